@@ -1,0 +1,42 @@
+# The broker as an image: built in one stage, run as a user without rights in the other.
+#
+#     docker build -t mqlite-actor .
+#     docker run -p 127.0.0.1:6754:6754 -v mqlite:/data --stop-timeout 30 mqlite-actor
+#
+# The token is printed once on stderr (docker logs) unless MQLITE_TOKENS is set.
+# For a build that can be repeated, name the base by digest: --build-arg PYTHON=python@sha256:…
+ARG PYTHON=python:3.12-slim-bookworm
+
+FROM ${PYTHON} AS build
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY mqlite_actor ./mqlite_actor
+COPY services ./services
+# The wheel is installed into an environment that the next stage takes whole; pip stays behind.
+RUN python -m venv --without-pip /opt/mqlite \
+    && pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
+    && pip --python /opt/mqlite/bin/python install --no-cache-dir --no-compile \
+        "$(echo /wheels/mqlite_actor-*.whl)[broker,cli]" \
+    && /opt/mqlite/bin/python -m compileall -q /opt/mqlite/lib
+
+FROM ${PYTHON}
+# 10001 is above every distribution's own users, so it never stands for somebody on the host.
+RUN groupadd --gid 10001 mqlite \
+    && useradd --uid 10001 --gid mqlite --no-create-home --home-dir /data --shell /usr/sbin/nologin mqlite \
+    && install -d -o mqlite -g mqlite -m 0700 /data
+COPY --from=build /opt/mqlite /opt/mqlite
+# Nothing is written outside /data, so the root file system may be read-only.
+ENV PATH=/opt/mqlite/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    MQLITE_DB=file:/data/mq.db
+USER 10001:10001
+WORKDIR /data
+VOLUME /data
+EXPOSE 6754
+STOPSIGNAL SIGTERM
+# http.client, because urllib would send the probe through a proxy named in the environment.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
+    CMD ["python", "-c", "import http.client as h, sys; c = h.HTTPConnection('127.0.0.1', 6754, timeout=2); c.request('GET', '/healthz'); sys.exit(c.getresponse().status != 200)"]
+ENTRYPOINT ["mqlite"]
+CMD ["serve"]

@@ -1,0 +1,60 @@
+# Two commands: `make run` starts a broker, `make test` checks everything that CI checks.
+# Both keep what they install in .venv; a stamp file there says that it matches pyproject.toml.
+
+VENV    := .venv
+BIN     := $(VENV)/bin
+ADDR    ?= 127.0.0.1:6754
+WORKERS ?= 2
+
+.PHONY: run test lint format clean
+.DELETE_ON_ERROR:
+
+run: $(VENV)/.installed
+	@exec $(BIN)/mqlite serve --addr $(ADDR)
+
+# One line per layer: its name, then its command. The first failure ends the run.
+test: $(VENV)/.installed-test
+	@: > $(VENV)/seconds
+	$(call layer,ruff check,$(BIN)/ruff check .)
+	$(call layer,ruff format,$(BIN)/ruff format --check .)
+	$(call layer,mypy,$(BIN)/mypy)
+	$(call layer,imports,$(BIN)/lint-imports)
+	$(call layer,pytest,$(BIN)/pytest -n $(WORKERS))
+	@echo; echo "seconds per layer:"; cat $(VENV)/seconds
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-test
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+define layer
+@echo "== $(1)"; began=$$(date +%s); $(2) || exit 1; \
+	printf '  %-12s %4d\n' "$(1)" $$(( $$(date +%s) - began )) >> $(VENV)/seconds
+endef
+
+# The stamp is written last, so that an interrupted install starts over.
+$(VENV)/.made: .ci/venv
+	@.ci/venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.made pyproject.toml
+	$(call install,.[all])
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.made pyproject.toml
+	$(call install,.[all$(comma)test])
+	@touch $@ $(VENV)/.installed
+
+comma := ,
+define install
+@echo "installing $(1) into $(VENV) (about a minute the first time)"; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '$(1)'
+endef

@@ -1,0 +1,1 @@
+"""Measurements: ratios inside one run, never asserted by tests. See bench/README.md."""

@@ -1,0 +1,98 @@
+"""The recipe of the image, read as a text: no container engine is needed, and none is asked for.
+
+What it promises: two stages, a user without rights, signals that reach the broker, a probe without
+extra programs, and a build context of nothing but the packages.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+
+import pytest
+
+from tests.house.tree import ROOT
+
+pytestmark = pytest.mark.promise("T84")
+
+Step = tuple[str, str]
+
+
+def steps() -> list[Step]:
+    """(instruction, argument) of the Dockerfile, comments gone and continued lines joined."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    pairs = [line.partition(" ") for line in joined.splitlines()]
+    return [(instruction, argument.strip()) for instruction, _, argument in pairs]
+
+
+def runtime() -> list[Step]:
+    """The steps of the last stage."""
+    found = steps()
+    last = max(n for n, (instruction, _) in enumerate(found) if instruction == "FROM")
+    return found[last:]
+
+
+def only(instruction: str) -> str:
+    (argument,) = [argument for name, argument in runtime() if name == instruction]
+    return argument
+
+
+def test_it_has_two_stages_on_one_slim_base() -> None:
+    bases = [argument.split()[0] for instruction, argument in steps() if instruction == "FROM"]
+    assert bases == ["${PYTHON}", "${PYTHON}"]
+    assert re.fullmatch(r"PYTHON=python:3\.1[1-9]-slim-bookworm", dict(steps())["ARG"])
+
+
+def test_the_last_stage_takes_the_environment_from_the_first_and_installs_nothing() -> None:
+    assert only("COPY") == "--from=build /opt/mqlite /opt/mqlite"
+    assert "pip" not in only("RUN")
+
+
+def test_it_runs_as_a_user_without_rights_who_owns_the_data() -> None:
+    assert only("USER") == "10001:10001"
+    assert "install -d -o mqlite -g mqlite -m 0700 /data" in only("RUN")
+    assert only("VOLUME") == "/data"
+    order = [instruction for instruction, _ in runtime()]
+    # A VOLUME keeps what stood there before it, so the owner must be set first.
+    assert order.index("RUN") < order.index("VOLUME")
+
+
+def test_signals_reach_the_broker() -> None:
+    assert json.loads(only("ENTRYPOINT")) == ["mqlite"]
+    assert json.loads(only("CMD")) == ["serve"]
+    assert only("STOPSIGNAL") == "SIGTERM"
+
+
+def test_it_listens_on_the_default_port_and_keeps_its_file_in_the_volume() -> None:
+    assert only("EXPOSE") == "6754"
+    variables = dict(pair.split("=", 1) for pair in only("ENV").split())
+    assert variables["MQLITE_DB"] == "file:/data/mq.db"
+    assert variables["PYTHONUNBUFFERED"] == "1"
+    # A blank address is a start error, so the image must not pass one on.
+    assert "MQLITE_ADDR" not in variables
+
+
+def test_the_health_check_is_a_program_that_parses_and_needs_only_python() -> None:
+    options, _, command = only("HEALTHCHECK").partition("CMD ")
+    program, flag, code = json.loads(command)
+    assert (program, flag) == ("python", "-c")
+    ast.parse(code)
+    assert "127.0.0.1" in code
+    assert "/healthz" in code
+    assert "--timeout=3s" in options
+
+
+def test_the_build_context_is_the_packages_and_what_the_build_copies() -> None:
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    kept = {line[1:] for line in lines if line.startswith("!")}
+    copied = {
+        name
+        for instruction, argument in steps()
+        if instruction == "COPY" and not argument.startswith("--from")
+        for name in argument.split()[:-1]
+    }
+    assert "*" in lines
+    assert kept == copied
