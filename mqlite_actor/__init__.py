@@ -1,0 +1,88 @@
+"""A durable message queue in one SQLite file: the public names, loaded when first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from mqlite_actor.version import __version__
+
+if TYPE_CHECKING:
+    from mqlite_actor.contract.errors import (
+        Closed,
+        DatabaseLocked,
+        DedupConflict,
+        GroupRequired,
+        InvalidArgument,
+        LockLost,
+        MessageTooLarge,
+        MqliteError,
+        NameConflict,
+        NotFound,
+        OutcomeUnknown,
+        PermissionDenied,
+        QueueNotFound,
+        SchemaVersionMismatch,
+        StorageFailed,
+        StorageFull,
+        Unauthenticated,
+        Unavailable,
+        Unsupported,
+    )
+    from mqlite_actor.contract.wire import Message, QueueInfo, StatsResponse, StatusResponse
+    from mqlite_actor.sdk.embedded import Embedded, open_embedded, run_embedded
+    from mqlite_actor.sdk.handle import Handle
+    from mqlite_actor.sdk.message import ReceivedMessage
+
+_HOMES = {
+    "mqlite_actor.contract.errors": (
+        "Closed", "DatabaseLocked", "DedupConflict", "GroupRequired", "InvalidArgument", "LockLost",
+        "MessageTooLarge", "MqliteError", "NameConflict", "NotFound", "OutcomeUnknown",
+        "PermissionDenied", "QueueNotFound", "SchemaVersionMismatch", "StorageFailed",
+        "StorageFull", "Unauthenticated", "Unavailable", "Unsupported",
+    ),
+    "mqlite_actor.contract.wire": ("Message", "QueueInfo", "StatsResponse", "StatusResponse"),
+    "mqlite_actor.sdk.embedded": ("Embedded", "open_embedded", "run_embedded"),
+    "mqlite_actor.sdk.handle": ("Handle",),
+    "mqlite_actor.sdk.message": ("ReceivedMessage",),
+}  # fmt: skip
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Closed",
+    "DatabaseLocked",
+    "DedupConflict",
+    "Embedded",
+    "GroupRequired",
+    "Handle",
+    "InvalidArgument",
+    "LockLost",
+    "Message",
+    "MessageTooLarge",
+    "MqliteError",
+    "NameConflict",
+    "NotFound",
+    "OutcomeUnknown",
+    "PermissionDenied",
+    "QueueInfo",
+    "QueueNotFound",
+    "ReceivedMessage",
+    "SchemaVersionMismatch",
+    "StatsResponse",
+    "StatusResponse",
+    "StorageFailed",
+    "StorageFull",
+    "Unauthenticated",
+    "Unavailable",
+    "Unsupported",
+    "__version__",
+    "open_embedded",
+    "run_embedded",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'mqlite_actor' has no attribute {name!r}")
+    return getattr(import_module(home), name)

@@ -1,0 +1,127 @@
+"""Every bound of the system, each with its reason.
+
+Used on all floors. Times carry their unit in the name. The relations between bounds stand at the
+end and are asserted when this module is imported, so that a changed number cannot break a neighbour
+silently.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)
+
+# -- the wire (spec/wire.md 1.7) -------------------------------------------------------------------
+
+REQUEST_BYTES_MAX: Final = 32 * MIB
+"""One HTTP request body; the contract's number."""
+
+MESSAGE_BYTES_DEFAULT: Final = 1 * MIB
+"""One decoded message body unless MQLITE_MAX_MESSAGE_BYTES says otherwise; equality is allowed."""
+
+NESTING_MAX: Final = 200
+"""Depth of request JSON. The deepest legal request has four levels; this only has to stay well
+below Python's recursion limit."""
+
+INTEGER_DIGITS_MAX: Final = 20
+"""Characters of a JSON integer before it is refused unread: int64 needs 20 with its sign."""
+
+RECEIVE_MESSAGES_MAX: Final = 256
+RECEIVE_WAIT_MS_MAX: Final = 20_000
+PAGE_BYTES_MAX: Final = 32 * MIB
+"""Receive and Peek stop after the message whose body reaches this total; one is always returned."""
+
+PEEK_DEFAULT: Final = 32
+PEEK_MAX: Final = 1000
+RENEW_BATCH_MAX: Final = 512
+
+# -- time (design.md ruling R26) -------------------------------------------------------------------
+
+DURATION_MS_MAX: Final = 2**53
+"""Durations saturate here: every JSON reader holds it exactly, and 285,000 years is for ever."""
+
+INSTANT_MS_MAX: Final = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z, the last instant that every date library can write. A caller who names
+a later one is refused; a computed one is stored as this."""
+
+LOCK_DURATION_MS_DEFAULT: Final = 30_000
+MAX_DELIVERY_COUNT_DEFAULT: Final = 10
+MAX_DELIVERY_COUNT_MAX: Final = 2**31 - 1
+"""More deliveries than any lease could live through; keeps sums far from int64."""
+
+RECEIPT_MS: Final = 1_800_000
+"""A settlement receipt answers replays for 30 minutes (spec/engine.md 3.6)."""
+
+ATTEMPT_MS_MIN: Final = 300_000
+"""A receive attempt is remembered for the longer of this and the queue's lock duration."""
+
+# -- the actor (design.md 3, rulings R41 and R50) --------------------------------------------------
+
+GROUP_COMMANDS_MAX: Final = 256
+GROUP_BYTES_MAX: Final = 8 * MIB
+"""One transaction takes at most this much of what waits: about 10 ms of work, and little enough to
+run again one by one after a failure."""
+
+MAILBOX_COMMANDS_MAX: Final = 10_000
+MAILBOX_BYTES_MAX: Final = 128 * MIB
+"""What may wait for the writer. A caller beyond it waits for room; at some 10,000 commands a second
+a full mailbox is about a second of work."""
+
+MAILBOX_WAIT_SECONDS: Final = 10.0
+"""How long a caller waits for room before it gets `unavailable`: well below every client's
+patience."""
+
+WAITERS_MAX: Final = 100_000
+"""Parked receives over all queues. Each is a task of a few KiB; more is a client in a loop."""
+
+MAINTENANCE_ROWS: Final = 256
+"""Rows that one maintenance command may change: 5 ms or less of the writer's time."""
+
+RECOVERY_ROWS: Final = 4096
+"""Leases ended per transaction while opening, when nobody waits yet: about 50 ms."""
+
+MAINTENANCE_SLICES_MAX: Final = 10_000
+"""Commands that one maintenance pass may send before it leaves the rest to the next: 2.5 million
+rows."""
+
+SWEEP_SECONDS: Final = 1.0
+EXPIRE_SECONDS: Final = 10.0
+PRUNE_SECONDS: Final = 60.0
+"""Cadence of the passes (spec/engine.md 4.1): locks and schedules, expiry, receipts."""
+
+BACKOFF_SECONDS_MAX: Final = 30.0
+"""A failing pass is retried after its period, doubled for each failure up to this."""
+
+# -- storage ---------------------------------------------------------------------------------------
+
+BUSY_MS: Final = 5_000
+"""How long SQLite waits for a foreign lock on the file (spec/engine.md 2.3)."""
+
+CACHE_KIB: Final = 8 * KIB
+"""SQLite page cache of the writer: the hot end of every index, and the memory target of a small
+broker."""
+
+WAL_BYTES_KEPT: Final = 64 * MIB
+"""A log that grew past this under a long reader is cut back to it by the next checkpoint that can.
+"""
+
+CLOSE_SECONDS: Final = 10.0
+"""How long close waits for work that has begun before it reports that it could not end in order."""
+
+# -- the HTTP door (spec/wire.md 5.1) --------------------------------------------------------------
+
+HEADER_SECONDS: Final = 10.0
+BODY_SECONDS: Final = 60.0
+IDLE_SECONDS: Final = 120.0
+GRACE_SECONDS: Final = 2.0
+"""After SIGTERM, what is still unanswered after this is cut (ruling R25)."""
+
+assert RECEIVE_MESSAGES_MAX <= RENEW_BATCH_MAX, "one renewal must cover one receive"
+assert MESSAGE_BYTES_DEFAULT < PAGE_BYTES_MAX <= REQUEST_BYTES_MAX
+assert GROUP_BYTES_MAX <= MAILBOX_BYTES_MAX and GROUP_COMMANDS_MAX <= MAILBOX_COMMANDS_MAX
+assert REQUEST_BYTES_MAX <= MAILBOX_BYTES_MAX, "the largest legal request must fit an empty mailbox"
+assert DURATION_MS_MAX + INSTANT_MS_MAX < INT64_MAX, "an instant plus a duration must not overflow"
