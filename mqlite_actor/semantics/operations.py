@@ -1,0 +1,41 @@
+"""OPERATIONS: which function serves which request.
+
+The directory board of this floor. The engine looks a request's type up here and runs the function
+inside a transaction; the broker serves exactly the calls that have an entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from mqlite_actor.contract import wire
+from mqlite_actor.semantics import cancel, entities, peek, receive, renew, send, settle
+from mqlite_actor.storage.database import Transaction
+
+Operation = Callable[[Transaction, Any, int], Any]
+"""(transaction, request, now in ms) to response. Any: the pairing of types is the table's own."""
+
+
+def operations(*, message_bytes_max: int) -> dict[type[Any], Operation]:
+    """The table for an engine with this body limit."""
+    sending = partial(send.send, message_bytes_max=message_bytes_max)
+    return {
+        wire.SendRequest: sending,
+        wire.ScheduleRequest: sending,
+        wire.CancelRequest: cancel.cancel,
+        wire.ReceiveRequest: receive.receive,
+        wire.ReceiveDeferredRequest: receive.receive_deferred,
+        wire.CompleteRequest: settle.complete,
+        wire.CompleteBatchRequest: settle.complete_batch,
+        wire.AbandonRequest: settle.abandon,
+        wire.RejectRequest: settle.reject,
+        wire.DeferRequest: settle.defer,
+        wire.RenewRequest: renew.renew,
+        wire.RenewBatchRequest: renew.renew_batch,
+        wire.PeekRequest: peek.peek,
+        wire.StatsRequest: peek.stats,
+        wire.CreateQueueRequest: entities.create_queue,
+        wire.ListQueuesRequest: entities.list_queues,
+    }

@@ -1,0 +1,220 @@
+"""The settlement verbs: complete, abandon, reject, defer, and complete for a batch.
+
+Called through the operations table. A verb takes effect only under the fence: this row, this queue,
+this token, and the lease still runs (a lease that ends now has ended). What took effect leaves a
+receipt in the same transaction, so that exactly the same request can be repeated for thirty
+minutes; everything else is LockLost, and no caller can tell from it which part was wrong
+(spec/engine.md 3.6).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+from mqlite_actor.contract import limits
+from mqlite_actor.contract.errors import LockLost
+from mqlite_actor.contract.wire import (
+    AbandonRequest,
+    CompleteBatchRequest,
+    CompleteBatchResponse,
+    CompleteRequest,
+    DeferRequest,
+    OkResponse,
+    RejectRequest,
+    SettleItemResult,
+    SettleRequest,
+)
+from mqlite_actor.semantics import lifecycle
+from mqlite_actor.semantics.lifecycle import Event, check_step, instant
+from mqlite_actor.storage import messages, queues, receipts, rows
+from mqlite_actor.storage.database import Stored, Transaction
+from mqlite_actor.storage.queues import Queue
+from mqlite_actor.storage.receipts import Verb
+from mqlite_actor.storage.rows import Held
+
+DONE: Final = OkResponse()
+
+_TOKEN: Final = re.compile("[0-9a-f]{32}")
+
+
+def complete(tx: Transaction, request: CompleteRequest, now_ms: int) -> OkResponse:
+    """Remove the message."""
+    queue, token = _addressed(tx, request)
+    if not _complete(tx, queue, request.seq_number, token, now_ms):
+        _replayed_or_lost(tx, queue, request.seq_number, token, Verb.COMPLETED, None, now_ms)
+        return DONE
+    _leave_receipt(tx, queue, request.seq_number, token, Verb.COMPLETED, None, now_ms)
+    return DONE
+
+
+def abandon(tx: Transaction, request: AbandonRequest, now_ms: int) -> OkResponse:
+    """End the delivery without success: retry now, retry after the delay, or bury at the limit."""
+    queue, token = _addressed(tx, request)
+    args = _digest(str(request.delay_ms))
+    held = _under_fence(tx, queue, request.seq_number, token, now_ms)
+    if held is None:
+        _replayed_or_lost(tx, queue, request.seq_number, token, Verb.ABANDONED, args, now_ms)
+        return DONE
+    tx.happened(queue.name, "abandoned")
+    if request.delay_ms > 0 and held.delivery_count < queue.max_delivery_count:
+        due = instant(now_ms, request.delay_ms)
+        lifecycle.postpone(tx, queue, held, Event.ABANDON, due)
+    else:
+        lifecycle.end_delivery(tx, queue, held, Event.ABANDON, now_ms)
+    _leave_receipt(tx, queue, request.seq_number, token, Verb.ABANDONED, args, now_ms)
+    return DONE
+
+
+def reject(tx: Transaction, request: RejectRequest, now_ms: int) -> OkResponse:
+    """Bury the message with the caller's reason."""
+    queue, token = _addressed(tx, request)
+    reason = request.dead_letter_reason or lifecycle.APP_REQUESTED
+    description = request.dead_letter_description
+    args = _digest(reason, description)
+    held = _under_fence(tx, queue, request.seq_number, token, now_ms)
+    if held is None:
+        _replayed_or_lost(tx, queue, request.seq_number, token, Verb.DEAD_LETTERED, args, now_ms)
+        return DONE
+    tx.happened(queue.name, "rejected")
+    lifecycle.bury(tx, queue, held, Event.REJECT, reason, description)
+    _leave_receipt(tx, queue, request.seq_number, token, Verb.DEAD_LETTERED, args, now_ms)
+    return DONE
+
+
+def defer(tx: Transaction, request: DeferRequest, now_ms: int) -> OkResponse:
+    """Set the message aside, to be fetched by number."""
+    queue, token = _addressed(tx, request)
+    held = _under_fence(tx, queue, request.seq_number, token, now_ms)
+    if held is None:
+        _replayed_or_lost(tx, queue, request.seq_number, token, Verb.DEFERRED, None, now_ms)
+        return DONE
+    tx.happened(queue.name, "deferred")
+    lifecycle.set_aside(tx, queue, held)
+    _leave_receipt(tx, queue, request.seq_number, token, Verb.DEFERRED, None, now_ms)
+    return DONE
+
+
+def complete_batch(
+    tx: Transaction, request: CompleteBatchRequest, now_ms: int
+) -> CompleteBatchResponse:
+    """Complete each pair for itself; never refuses.
+
+    Receipts are looked up before this call writes its own, so that a pair made of another message's
+    number and a token completed here is not vouched for by it (spec/engine.md 3.7).
+    """
+    queue = queues.lookup(tx, request.queue)
+    pairs = [(item.seq_number, parse_token(item.lock_token)) for item in request.messages]
+    done: dict[tuple[int, bytes], bool] = {}
+    if queue is not None:
+        for seq, token in pairs:
+            if token is not None and (seq, token) not in done:
+                done[seq, token] = _complete(tx, queue, seq, token, now_ms)
+        fresh = [pair for pair, ok in done.items() if ok]
+        for (seq, token), ok in done.items():
+            if not ok:
+                find = receipts.find(seq, queue.id, Verb.COMPLETED, token, None, now_ms)
+                done[seq, token] = bool(tx.run([find])[0])
+        expires_at = instant(now_ms, limits.RECEIPT_MS)
+        tx.run(
+            [
+                receipts.insert(seq, queue.id, Verb.COMPLETED, token, None, expires_at)
+                for seq, token in fresh
+            ]
+        )
+    return CompleteBatchResponse(
+        results=[
+            SettleItemResult(seq_number=seq, ok=token is not None and done.get((seq, token), False))
+            for seq, token in pairs
+        ]
+    )
+
+
+# -- the fence -------------------------------------------------------------------------------------
+
+
+def parse_token(text: str) -> bytes | None:
+    """The stored form of a lock token; None for a text that no token ever looked like."""
+    return bytes.fromhex(text) if _TOKEN.fullmatch(text) else None
+
+
+def lost(seq: int) -> LockLost:
+    """The one answer to every failed fence."""
+    return LockLost(
+        f"message {seq} is not held under this lock_token: the lease ended, it was settled,"
+        " or never was"
+    )
+
+
+def _addressed(tx: Transaction, request: SettleRequest) -> tuple[Queue, bytes]:
+    """An unknown queue or an impossible token cannot hold a lease."""
+    queue = queues.lookup(tx, request.queue)
+    token = parse_token(request.lock_token)
+    if queue is None or token is None:
+        raise lost(request.seq_number)
+    return queue, token
+
+
+def _under_fence(tx: Transaction, queue: Queue, seq: int, token: bytes, now_ms: int) -> Held | None:
+    row = messages.first(tx.run([messages.held(seq)])[0])
+    if row is None:
+        return None
+    held = rows.held(row)
+    is_held = (
+        held.queue_id == queue.id
+        and held.state == Stored.LOCKED
+        and held.lock_token == token
+        and held.locked_until > now_ms
+    )
+    return held if is_held else None
+
+
+def _complete(tx: Transaction, queue: Queue, seq: int, token: bytes, now_ms: int) -> bool:
+    gone = messages.first(tx.run([messages.complete(seq, queue.id, token, now_ms)])[0])
+    if gone is None:
+        return False
+    check_step(Event.COMPLETE, lifecycle.LOCKED, lifecycle.NONE)
+    tx.moved(queue, before=Stored.LOCKED)
+    tx.happened(queue.name, "completed")
+    lifecycle.let_next_come(tx, queue, gone[0])
+    return True
+
+
+# -- receipts --------------------------------------------------------------------------------------
+
+
+def _leave_receipt(
+    tx: Transaction,
+    queue: Queue,
+    seq: int,
+    token: bytes,
+    verb: Verb,
+    args: bytes | None,
+    now_ms: int,
+) -> None:
+    expires_at = instant(now_ms, limits.RECEIPT_MS)
+    tx.run([receipts.insert(seq, queue.id, verb, token, args, expires_at)])
+
+
+def _replayed_or_lost(
+    tx: Transaction,
+    queue: Queue,
+    seq: int,
+    token: bytes,
+    verb: Verb,
+    args: bytes | None,
+    now_ms: int,
+) -> None:
+    if not tx.run([receipts.find(seq, queue.id, verb, token, args, now_ms)])[0]:
+        raise lost(seq)
+
+
+def _digest(*parts: str) -> bytes:
+    """One digest of several texts; lengths in front keep ("a", "bc") and ("ab", "c") apart."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", errors="surrogatepass")
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return digest.digest()

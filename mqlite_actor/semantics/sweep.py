@@ -1,0 +1,100 @@
+"""The passes that time brings: one slice each, and the recovery at opening.
+
+Called by the engine's internal commands; when to run them is the sweeper's business. A slice
+changes at most `limit` rows and returns how many it found, so that the caller knows whether more
+waits. A queue's present limits decide, as for every end of a delivery.
+"""
+
+from __future__ import annotations
+
+from mqlite_actor.semantics import lifecycle
+from mqlite_actor.semantics.lifecycle import Event
+from mqlite_actor.storage import memory, messages, queues, receipts, rows
+from mqlite_actor.storage.database import Transaction
+
+FOR_EVER = 2**62
+"""A clock reading after every lease: recovery ends them all."""
+
+
+def reap(tx: Transaction, limit: int, now_ms: int) -> int:
+    """Leases that ended: back in line, or buried at the delivery limit."""
+    return _end_leases(tx, limit, now_ms, now_ms, Event.LEASE_END, "lock_expired")
+
+
+def recover(tx: Transaction, limit: int, now_ms: int) -> int:
+    """Every lease, whatever its end: its holder died with the process that gave it out."""
+    return _end_leases(tx, limit, FOR_EVER, now_ms, Event.RECOVER, "recovered")
+
+
+def _end_leases(
+    tx: Transaction, limit: int, ended_at: int, now_ms: int, event: Event, counted: str
+) -> int:
+    found = tx.run([messages.expired_leases(ended_at, limit)])[0]
+    for held in map(rows.held, found):
+        queue = queues.by_id(tx, held.queue_id)
+        tx.happened(queue.name, counted)
+        lifecycle.end_delivery(tx, queue, held, event, now_ms)
+    return len(found)
+
+
+def activate(tx: Transaction, limit: int, now_ms: int) -> int:
+    """Scheduled messages whose time has come."""
+    found = tx.run([messages.due(now_ms, limit)])[0]
+    for held in map(rows.held, found):
+        lifecycle.activate(tx, queues.by_id(tx, held.queue_id), held)
+    return len(found)
+
+
+def expire(tx: Transaction, limit: int, now_ms: int) -> int:
+    """Messages past their time to live, leased ones included (decision 9)."""
+    found = tx.run([messages.expired(now_ms, limit)])[0]
+    for held in map(rows.held, found):
+        lifecycle.expire(tx, queues.by_id(tx, held.queue_id), held)
+    return len(found)
+
+
+def prune_receipts(tx: Transaction, limit: int, now_ms: int) -> int:
+    """Receipts and attempts that nobody can replay any more."""
+    gone = tx.run([receipts.prune(now_ms, limit), memory.prune_attempts(now_ms, limit)])
+    return max(map(len, gone))
+
+
+def prune_duplicates(tx: Transaction, limit: int, now_ms: int) -> int:
+    """Keys whose window is over, by each queue's own window."""
+    most = 0
+    for queue in queues.list_all(tx):
+        seen_until = now_ms - max(queue.dedup_window_ms, 0)
+        gone = tx.run([memory.prune_duplicates(queue.id, seen_until, limit)])[0]
+        most = max(most, len(gone))
+    return most
+
+
+def release(
+    tx: Transaction,
+    queue_name: str,
+    leases: tuple[tuple[int, bytes], ...],
+    now_ms: int,
+    *,
+    is_counted: bool,
+) -> int:
+    """Take back deliveries whose answer reached nobody (ruling R42); returns how many.
+
+    Not a byte was offered: active again as if never delivered. Some may have arrived
+    (`is_counted`): the lease ends now and the delivery counts. A lease that was settled or ended
+    meanwhile is left alone.
+    """
+    queue = queues.lookup(tx, queue_name)
+    if queue is None:
+        return 0
+    released = 0
+    for seq, token in leases:
+        row = messages.first(tx.run([messages.held(seq)])[0])
+        held = None if row is None else rows.held(row)
+        if held is None or held.queue_id != queue.id or held.lock_token != token:
+            continue
+        if is_counted:
+            lifecycle.end_delivery(tx, queue, held, Event.LEASE_END, now_ms)
+        else:
+            lifecycle.give_back(tx, queue, held, Event.RELEASE, now_ms, uncount=1)
+        released += 1
+    return released

@@ -1,0 +1,132 @@
+"""What a transaction is, whatever stands below it.
+
+Semantics get a `Transaction` and nothing else of the store. They hand it statements in sets
+(`run([...])`: a read set, a decision, a write set), tell it what moved, and never commit: the
+engine opens, commits or rolls back around a whole group of commands. Besides rows a transaction
+carries what must become true only if it commits: count changes, sequence numbers, message events
+and wake-ups. `flush` turns the first two into statements just before COMMIT; the engine publishes
+the last two after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from mqlite_actor.storage import counts
+
+if TYPE_CHECKING:
+    from mqlite_actor.storage.queues import Queue
+
+Value = int | str | bytes | None
+Row = tuple[Any, ...]
+"""Columns as SQLite gives them; the STRICT tables of schema.sql fix their types."""
+
+Statement = tuple[str, tuple[Value, ...]]
+"""SQL text and its positional arguments."""
+
+RunStatements = Callable[[Sequence[Statement]], list[list[Row]]]
+
+
+class Stored(IntEnum):
+    """The state column (schema.sql). READY and WAITING are both `active` on the wire."""
+
+    READY = 1
+    WAITING = 2
+    LOCKED = 3
+    SCHEDULED = 4
+    DEFERRED = 5
+    DEAD = 6
+
+
+READ_COUNTER: Final = "SELECT value FROM counters WHERE name = ?"
+WRITE_COUNTER: Final = "UPDATE counters SET value = ? WHERE name = ?"
+
+
+class Ledger:
+    """What the writer knows between transactions: queue rows by name, and the last sequence number.
+
+    Authoritative while one writer owns the file; thrown away after any rollback and then read
+    again.
+    """
+
+    __slots__ = ("last_seq", "queues")
+
+    def __init__(self) -> None:
+        self.queues: dict[str, Queue] = {}
+        self.last_seq: int | None = None
+
+    def forget(self) -> None:
+        """Drop everything; the next transaction reads it from the file."""
+        self.queues.clear()
+        self.last_seq = None
+
+
+class Transaction:
+    """One open transaction of the writer. Not usable after its commit or rollback."""
+
+    __slots__ = ("_deltas", "_first_seq", "events", "ledger", "run", "wakes")
+
+    def __init__(self, run: RunStatements, ledger: Ledger) -> None:
+        self.run = run
+        self.ledger = ledger
+        self.events: dict[tuple[str, str], int] = {}
+        self.wakes: dict[str, int] = {}
+        self._deltas: dict[int, list[int]] = {}
+        self._first_seq: int | None = None
+
+    def next_seq(self) -> int:
+        """A sequence number never given out before."""
+        ledger = self.ledger
+        if ledger.last_seq is None:
+            rows = self.run([(READ_COUNTER, ("seq",))])[0]
+            ledger.last_seq = rows[0][0]
+        if self._first_seq is None:
+            self._first_seq = ledger.last_seq
+        ledger.last_seq += 1
+        return ledger.last_seq
+
+    def moved(
+        self,
+        queue: Queue,
+        *,
+        before: Stored | None = None,
+        after: Stored | None = None,
+        number: int = 1,
+        dead_bytes: int = 0,
+    ) -> None:
+        """`number` messages of `queue` changed state (None: did not exist); dead_bytes is added."""
+        delta = self._deltas.get(queue.id)
+        if delta is None:
+            delta = self._deltas[queue.id] = [0] * counts.COLUMNS
+        if before is not None:
+            delta[counts.COLUMN[before]] -= number
+        if after is not None:
+            delta[counts.COLUMN[after]] += number
+        delta[counts.DEAD_BYTES] += dead_bytes
+        if after is Stored.READY:
+            self.wake(queue.name, number)
+
+    def wake(self, queue: str, number: int = 1) -> None:
+        """`number` messages of this queue may have become claimable."""
+        self.wakes[queue] = self.wakes.get(queue, 0) + number
+
+    def happened(self, queue: str, event: str, number: int = 1) -> None:
+        """Count a message event (spec/wire.md 2.19), if and when the transaction commits."""
+        if number:
+            key = (queue, event)
+            self.events[key] = self.events.get(key, 0) + number
+
+    def flush(self) -> None:
+        """Write what was gathered: counts, one statement per touched queue, and the sequence
+        counter."""
+        statements: list[Statement] = [
+            counts.add(queue_id, delta) for queue_id, delta in self._deltas.items() if any(delta)
+        ]
+        if self._first_seq is not None:
+            statements.append((WRITE_COUNTER, (self.ledger.last_seq, "seq")))
+        if statements:
+            self.run(statements)
+        self._deltas.clear()
+        self._first_seq = None

@@ -1,0 +1,173 @@
+"""Where the file is, and that it is ours alone.
+
+Called by `sqlite.open_store` before SQLite sees the file. Every spelling of one file leads to one
+path and one lock; the lock is an OS lock on a sidecar, so it ends with the process and never
+disturbs SQLite's own. Nothing is created before the caller's mistakes are ruled out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from mqlite_actor.contract.errors import DatabaseLocked, InvalidArgument, OpenError
+
+MEMORY: Final = ":memory:"
+
+FILE_MODE: Final = 0o600
+"""Messages are nobody else's business: the database, its sidecars and the lock are the owner's
+only."""
+
+# WAL needs memory shared between processes, which these do not give (sqlite.org/wal.html, point 2).
+NETWORK_FILE_SYSTEMS: Final = {
+    "nfs": "NFS", "nfs4": "NFS", "cifs": "SMB", "smb3": "SMB", "9p": "9p", "ceph": "Ceph",
+    "afs": "AFS", "ocfs2": "OCFS2", "gfs2": "GFS2",
+}  # fmt: skip
+
+
+def canonical_path(dsn: str) -> str:
+    """The one absolute path that every spelling of a local store leads to, or `:memory:`.
+
+    Takes `file:PATH`, a bare path, an optional `?query` (dropped), relative paths and symbolic
+    links, also one that points to a file that does not exist yet.
+    """
+    text = dsn.strip()
+    if text in ("", MEMORY):
+        return MEMORY
+    text = text.removeprefix("file:").partition("?")[0]
+    if text in ("", MEMORY):
+        return MEMORY
+    if "\0" in text:
+        raise InvalidArgument("the database path holds a NUL character")
+    if text.startswith("///"):
+        text = text[2:]  # file:///abs is file: with an empty host
+    return os.path.realpath(text)
+
+
+def check_place(path: str) -> None:
+    """Refuse a place that cannot hold a live database, before anything is created there."""
+    folder = os.path.dirname(path)
+    if os.path.isdir(path):
+        raise OpenError(f"{path} is a folder; name a file in it")
+    if not os.path.isdir(folder):
+        raise OpenError(f"the folder {folder} does not exist; create it first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OpenError(f"the folder {folder} is not writable; the database and its log live there")
+    if os.path.exists(path):
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise OpenError(f"{path} is not readable and writable for this user")
+        if os.stat(path).st_nlink > 1:
+            raise OpenError(
+                f"{path} has several hard links; SQLite needs one name for a file and its log"
+            )
+    kind = _network_file_system(folder)
+    if kind is not None:
+        raise OpenError(f"{folder} is on {kind}; SQLite's log needs a local disk")
+
+
+def create_private(path: str) -> None:
+    """Make an empty database file readable by its owner alone, if there is none.
+
+    SQLite gives its log and index files the mode of the database.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, FILE_MODE))
+    except FileExistsError:
+        return
+
+
+def size_on_disk(path: str) -> int:
+    """Bytes of the database, its log and its index; 0 for memory."""
+    if path == MEMORY:
+        return 0
+    total = 0
+    for suffix in ("", "-wal", "-shm"):
+        try:
+            total += os.stat(path + suffix).st_size
+        except FileNotFoundError:
+            continue
+    return total
+
+
+class FileLock:
+    """The sidecar lock `<path>.lock`: one engine per file. Released by `release` or by process
+    death."""
+
+    __slots__ = ("_descriptor", "_is_new", "path")
+
+    def __init__(self, database: str) -> None:
+        """Take it at once or raise DatabaseLocked; never waits."""
+        self.path = database + ".lock"
+        self._is_new = not os.path.exists(self.path)
+        self._descriptor: int | None = None
+        while self._descriptor is None:
+            self._descriptor = self._take(database)
+
+    def release(self, *, is_refused: bool = False) -> None:
+        """Give the file free; harmless when repeated.
+
+        The sidecar stays, except beside a file that was refused, where it was not before.
+        """
+        if self._descriptor is not None:
+            if is_refused and self._is_new:
+                Path(self.path).unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _take(self, database: str) -> int | None:
+        """The locked descriptor; None if its file was removed meanwhile, and must be made anew."""
+        try:
+            descriptor = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
+        except OSError as error:
+            raise OpenError(f"cannot open the lock file {self.path}: {error.strerror}") from error
+        try:
+            _lock(descriptor)
+        except OSError as error:
+            os.close(descriptor)
+            raise DatabaseLocked(
+                f"{database} is in use by another engine; close it, or connect to its broker"
+            ) from error
+        try:
+            is_current = os.path.samestat(os.fstat(descriptor), os.stat(self.path))
+        except FileNotFoundError:
+            is_current = False
+        if not is_current:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+
+if sys.platform == "win32":  # pragma: no cover - no Windows machine in CI
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+    def _network_file_system(folder: str) -> str | None:
+        return "a network share" if folder.startswith("\\\\") else None
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _network_file_system(folder: str) -> str | None:
+        """The network file system that holds `folder`; None when local or not to be told."""
+        if not sys.platform.startswith("linux"):
+            return None
+        best, kind = "", ""
+        try:
+            mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        for line in mounts.splitlines():
+            fields = line.split(" ")
+            if len(fields) < 3:
+                continue
+            point = fields[1].replace("\\040", " ").rstrip("/") + "/"
+            if (folder + "/").startswith(point) and len(point) >= len(best):
+                best, kind = point, fields[2]
+        return NETWORK_FILE_SYSTEMS.get(kind)

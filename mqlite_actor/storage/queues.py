@@ -1,0 +1,126 @@
+"""Queue rows: find, list, create, update.
+
+Called by the entity verbs and by every verb that names a queue. Rows are kept in the writer's
+ledger, so that naming a queue costs a dictionary look-up; whoever writes a queue row calls
+`forget`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from mqlite_actor.contract.errors import QueueNotFound
+from mqlite_actor.storage import counts
+
+if TYPE_CHECKING:
+    from mqlite_actor.storage.database import Row, Statement, Transaction, Value
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """A row of `queues`, in column order."""
+
+    id: int
+    name: str
+    kind: str
+    lock_duration_ms: int
+    max_delivery_count: int
+    default_ttl_ms: int
+    dead_letter_on_expire: int
+    dedup_window_ms: int
+    ordering_mode: str
+    dlq_max_age_ms: int
+    dlq_max_count: int
+    dlq_max_bytes: int
+    created_at: int
+    updated_at: int
+    generation: str
+
+    @property
+    def is_strict(self) -> bool:
+        """One message of the whole queue in flight at a time."""
+        return self.ordering_mode == "strict_fifo"
+
+
+_COLUMNS: Final = ", ".join(Queue.__struct_fields__)
+
+FIND: Final = f"SELECT {_COLUMNS} FROM queues WHERE name = ?"
+BY_ID: Final = f"SELECT {_COLUMNS} FROM queues WHERE id = ?"
+LIST: Final = f"SELECT {_COLUMNS} FROM queues ORDER BY name"
+INSERT: Final = f"""
+INSERT INTO queues ({_COLUMNS}) VALUES (NULL, {", ".join("?" * (len(Queue.__struct_fields__) - 1))})
+RETURNING id"""
+# Everything but identity: id, name, kind, created_at and generation outlive an update.
+_SETTINGS: Final = (
+    "lock_duration_ms", "max_delivery_count", "default_ttl_ms", "dead_letter_on_expire",
+    "dedup_window_ms", "ordering_mode", "dlq_max_age_ms", "dlq_max_count", "dlq_max_bytes",
+    "updated_at",
+)  # fmt: skip
+UPDATE: Final = f"UPDATE queues SET {', '.join(f'{name} = ?' for name in _SETTINGS)} WHERE id = ?"
+BUMP_EPOCH: Final = "UPDATE meta SET value = value + 1 WHERE key = 'epoch'"
+
+
+def lookup(tx: Transaction, name: str) -> Queue | None:
+    """The queue of this name, or None."""
+    queue = tx.ledger.queues.get(name)
+    if queue is None:
+        rows = tx.run([(FIND, (name,))])[0]
+        if not rows:
+            return None
+        queue = tx.ledger.queues[name] = _queue(rows[0])
+    return queue
+
+
+def find(tx: Transaction, name: str) -> Queue:
+    """The queue of this name; QueueNotFound says which was asked for."""
+    queue = lookup(tx, name)
+    if queue is None:
+        raise QueueNotFound(f"queue {name!r} does not exist")
+    return queue
+
+
+def by_id(tx: Transaction, queue_id: int) -> Queue:
+    """The queue with this id; a message's queue always exists."""
+    for queue in tx.ledger.queues.values():
+        if queue.id == queue_id:
+            return queue
+    rows = tx.run([(BY_ID, (queue_id,))])[0]
+    assert rows, "a message outlived its queue"
+    queue = _queue(rows[0])
+    tx.ledger.queues[queue.name] = queue
+    return queue
+
+
+def list_all(tx: Transaction) -> list[Queue]:
+    """All queues by name, bytewise."""
+    return [_queue(row) for row in tx.run([(LIST, ())])[0]]
+
+
+def insert(tx: Transaction, queue: Queue) -> None:
+    """Store a new queue (its `id` is ignored) with zero counts."""
+    values = _values(queue)[1:]
+    queue_id = tx.run([(INSERT, values)])[0][0][0]
+    tx.run([counts.start(queue_id), (BUMP_EPOCH, ())])
+    forget(tx, queue.name)
+
+
+def update(tx: Transaction, queue: Queue) -> None:
+    """Replace the settings of an existing queue."""
+    settings: tuple[Value, ...] = tuple(getattr(queue, name) for name in _SETTINGS)
+    statements: list[Statement] = [(UPDATE, (*settings, queue.id)), (BUMP_EPOCH, ())]
+    tx.run(statements)
+    forget(tx, queue.name)
+
+
+def forget(tx: Transaction, name: str) -> None:
+    """Drop a cached row whose stored one changed."""
+    tx.ledger.queues.pop(name, None)
+
+
+def _queue(row: Row) -> Queue:
+    return Queue(*row)
+
+
+def _values(queue: Queue) -> tuple[Value, ...]:
+    return msgspec.structs.astuple(queue)

@@ -1,0 +1,118 @@
+"""Message rows to wire messages and back: the only place that knows the column order of both.
+
+An absent text is NULL in the table and "" on the wire. Which fields a caller may see depends on the
+call (spec/wire.md 3.2): a delivery shows the lease, a peek shows the state and never the token.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from mqlite_actor.contract.wire import Message
+from mqlite_actor.contract.words import State
+from mqlite_actor.storage.database import Row, Stored, Value
+
+COLUMNS: Final = (
+    "id, queue_id, state, delivery_count, visible_at, locked_until, lock_token, enqueued_at,"
+    " expires_at,"
+    " group_id, message_id, correlation_id, reply_to, content_type, subject, properties,"
+    " dead_letter_reason, dead_letter_description, body"
+)
+
+WIRE_STATE: Final = {
+    Stored.READY: State.ACTIVE.value,
+    Stored.WAITING: State.ACTIVE.value,
+    Stored.LOCKED: State.LOCKED.value,
+    Stored.SCHEDULED: State.SCHEDULED.value,
+    Stored.DEFERRED: State.DEFERRED.value,
+    Stored.DEAD: State.DEAD_LETTERED.value,
+}
+
+_decode_properties = msgspec.json.Decoder(dict[str, str]).decode
+_encode_properties = msgspec.json.Encoder(order="deterministic").encode
+
+
+def texts(message: Message) -> tuple[Value, ...]:
+    """group_id … properties in column order, as they are stored."""
+    return (
+        message.group_id or None,
+        message.message_id or None,
+        message.correlation_id or None,
+        message.reply_to or None,
+        message.content_type or None,
+        message.subject or None,
+        _encode_properties(message.properties).decode() if message.properties else None,
+    )
+
+
+def delivered(row: Row, *, token: bytes | None, locked_until: int) -> Message:
+    """A row just claimed, as Receive shows it: count already raised, no token for
+    receive-and-delete."""
+    (
+        seq, _, _, count, _, _, _, enqueued_at, _, group_id, message_id, correlation_id, reply_to,
+        content_type, subject, properties, _, _, body,
+    ) = row  # fmt: skip
+    return Message(
+        seq_number=seq,
+        enqueued_at_ms=enqueued_at,
+        locked_until_ms=locked_until,
+        delivery_count=count + 1,
+        lock_token=token.hex() if token else "",
+        message_id=message_id or "",
+        correlation_id=correlation_id or "",
+        reply_to=reply_to or "",
+        group_id=group_id or "",
+        content_type=content_type or "",
+        subject=subject or "",
+        properties=_decode_properties(properties) if properties else {},
+        body=body,
+    )
+
+
+def peeked(row: Row) -> Message:
+    """A row as Peek shows it: everything but the token."""
+    (
+        seq, _, state, count, visible_at, locked_until, _, enqueued_at, expires_at, group_id,
+        message_id, correlation_id,
+        reply_to, content_type, subject, properties, reason, description, body,
+    ) = row  # fmt: skip
+    return Message(
+        seq_number=seq,
+        enqueued_at_ms=enqueued_at,
+        expires_at_ms=expires_at,
+        visible_at_ms=visible_at,
+        locked_until_ms=locked_until,
+        delivery_count=count,
+        state=WIRE_STATE[state],
+        dead_letter_reason=reason or "",
+        dead_letter_description=description or "",
+        message_id=message_id or "",
+        correlation_id=correlation_id or "",
+        reply_to=reply_to or "",
+        group_id=group_id or "",
+        content_type=content_type or "",
+        subject=subject or "",
+        properties=_decode_properties(properties) if properties else {},
+        body=body,
+    )
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What a decision about one message needs; the columns of `messages.HELD`."""
+
+    id: int
+    queue_id: int
+    state: int
+    delivery_count: int
+    locked_until: int
+    lock_token: bytes | None
+    expires_at: int
+    group_id: str | None
+    body_bytes: int
+
+
+def held(row: Row) -> Held:
+    """A row of `messages.HELD`."""
+    return Held(*row)

@@ -1,0 +1,153 @@
+"""The file format: apply it to a fresh file, recognise ours, refuse everything else untouched.
+
+Called by `sqlite.open_store`. Ours is a file whose `meta.schema_version` is FORMAT and whose tables
+have exactly the text of schema.sql; fresh is a file that holds none of our tables (an application's
+own tables may be there and stay). Anything else is refused before the file is opened for writing.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib import resources
+from typing import Final
+from urllib.parse import quote
+
+import apsw
+
+from mqlite_actor.contract.errors import OpenError, SchemaVersionMismatch
+
+FORMAT: Final = "mqlite-actor/1"
+
+WIRE_SCHEMA_VERSION: Final = "5"
+"""What Status, Observe and /metrics report: the contract's token, not our format (ruling R2)."""
+
+_ORIGINAL_TOKEN: Final = "5"
+
+_START: Final = (
+    ("INSERT INTO meta (key, value) VALUES ('schema_version', ?)", (FORMAT,)),
+    ("INSERT INTO meta (key, value) VALUES ('epoch', '0')", ()),
+    ("INSERT INTO counters (name, value) VALUES ('seq', 0)", ()),
+)
+
+
+@cache
+def layout() -> dict[str, str]:
+    """Name to SQL text of every table and index of ours, as SQLite stores it."""
+    memory = apsw.Connection(":memory:")
+    try:
+        memory.execute(_script())
+        return _objects(memory)
+    finally:
+        memory.close()
+
+
+def inspect(path: str) -> bool:
+    """True if the file holds our format, False if it is fresh; SchemaVersionMismatch otherwise.
+
+    Reads without writing anything, so that a refused file and its folder keep every byte.
+    """
+    if _size(path + "-journal"):
+        raise OpenError(
+            f"{path} has an unfinished transaction of another program (its -journal); open it once"
+            " with that program"
+        )
+    try:
+        connection = _look(path)
+        try:
+            return _is_ours(connection, path)
+        finally:
+            connection.close()
+    except apsw.NotADBError as error:
+        raise SchemaVersionMismatch(
+            f"{path} is not a SQLite database; it was not touched"
+        ) from error
+    except apsw.Error as error:
+        raise OpenError(f"{path} cannot be read: {error}") from error
+
+
+def _look(path: str) -> apsw.Connection:
+    """A connection that leaves no trace, whatever state the log is in."""
+    if not _size(path + "-wal"):
+        uri = f"file:{quote(path)}?immutable=1"
+        return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    if os.path.exists(path + "-shm"):
+        return apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    # A log without its index, as a killed program leaves it: reading needs an index, which
+    # exclusive mode keeps in memory; and closing must not move the log into the file.
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+    return connection
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def create(connection: apsw.Connection) -> None:
+    """Make our tables in a fresh file, in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(_script())
+        for sql, arguments in _START:
+            connection.execute(sql, arguments)
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _is_ours(connection: apsw.Connection, path: str) -> bool:
+    wanted = layout()
+    found = {name: sql for name, sql in _objects(connection).items() if name in wanted}
+    if not found:
+        return False
+    token = _token(connection) if "meta" in found else None
+    if token != FORMAT:
+        raise SchemaVersionMismatch(_refusal(path, token, found))
+    for name, sql in wanted.items():
+        if found.get(name) != sql:
+            raise SchemaVersionMismatch(
+                f"{path} is {FORMAT} but its {name!r} has another shape; it was not touched"
+            )
+    return True
+
+
+def _token(connection: apsw.Connection) -> str | None:
+    try:
+        rows = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchall()
+    except apsw.SQLError:
+        return None  # a table of that name with other columns: somebody else's
+    return str(rows[0][0]) if rows else None
+
+
+def _refusal(path: str, token: str | None, found: dict[str, str]) -> str:
+    if token == _ORIGINAL_TOKEN:
+        return (
+            f"{path} was made by the original mqlite (schema 5); it was not touched. To move it,"
+            " serve it there, export the messages over HTTP, and import them into a new file here"
+        )
+    if token is not None:
+        return f"{path} has schema {token!r}, this program reads {FORMAT!r}; it was not touched"
+    names = ", ".join(sorted(found))
+    return (
+        f"{path} already has tables of other make with our names ({names}); it was not touched."
+        " Use another file"
+    )
+
+
+def _objects(connection: apsw.Connection) -> dict[str, str]:
+    """Tables, indexes and views; names in lower case, since SQLite takes them in any."""
+    rows = connection.execute(
+        "SELECT name, sql FROM sqlite_schema WHERE type <> 'trigger' AND sql IS NOT NULL"
+        " AND name NOT LIKE 'sqlite_%'"
+    ).fetchall()
+    return {str(name).lower(): str(sql) for name, sql in rows}
+
+
+def _script() -> str:
+    return resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
