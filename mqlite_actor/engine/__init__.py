@@ -1,0 +1,1 @@
+"""The engine: the writer actor, its mailbox and its tasks. trio starts on this floor."""

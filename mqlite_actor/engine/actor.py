@@ -1,0 +1,165 @@
+"""The writer actor: takes what waits, runs it as one group, answers after COMMIT.
+
+The only task that touches the store. `submit` puts a command in the mailbox and returns its
+outcome; the loop hops to the storage thread once per group. It never lingers for more work: while a
+group commits, the next one gathers by itself. Cancellation (design.md 3.10): a command still in the
+mailbox, or parked, is withdrawn and certainly never ran; one that was taken runs to its end and its
+caller gets the outcome. The loop itself is shielded and ends only through `close`, after everything
+that waits was answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import outcome
+import trio
+
+from mqlite_actor.contract import limits
+from mqlite_actor.contract.errors import Internal, MqliteError
+from mqlite_actor.contract.wire import MessagesResponse, ReceiveRequest
+from mqlite_actor.engine.group import GroupResult
+from mqlite_actor.engine.mailbox import Job, Mailbox, Where
+from mqlite_actor.engine.waiters import Waiters
+
+RunGroup = Callable[[list[Any]], GroupResult]
+
+EMPTY = MessagesResponse(messages=[])
+
+
+class Actor:
+    """Mailbox, waiters and the loop between them and the storage thread."""
+
+    __slots__ = (
+        "_is_draining", "_run_group", "_thread", "crash", "events", "groups", "mailbox", "waiters",
+    )  # fmt: skip
+
+    def __init__(self, run_group: RunGroup) -> None:
+        self._run_group = run_group
+        self._thread = trio.CapacityLimiter(1)
+        self._is_draining = False
+        self.crash: BaseException | None = None
+        self.mailbox = Mailbox()
+        self.waiters = Waiters()
+        self.events: dict[tuple[str, str], int] = {}
+        self.groups = 0
+
+    async def submit(self, job: Job, *, room_seconds: float) -> object:
+        """The command's outcome: its response, or its error raised.
+
+        Raises the closing error once the mailbox is closed. Cancelled while it waits, the command
+        did not and will not run; cancelled later, the outcome is still returned (the cancellation
+        shows at the caller's next checkpoint).
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        await self.mailbox.wait_for_room(job.weight, room_seconds)
+        if self.mailbox.closed_with is not None:
+            raise _again(self.mailbox.closed_with)
+        job.task = trio.lowlevel.current_task()
+        self.mailbox.put(job)
+
+        def withdraw(_: object) -> trio.lowlevel.Abort:
+            if job.where is Where.TAKEN:
+                job.is_unwanted = True  # trio asks only once, so it must not be parked any more
+                return trio.lowlevel.Abort.FAILED
+            if job.where is Where.PARKED:
+                self.waiters.withdraw(job)
+                return trio.lowlevel.Abort.SUCCEEDED
+            self.mailbox.withdraw(job)
+            if job.has_waited:  # it was woken for work that it will not take now
+                self._wake(job.request.queue, max(1, job.request.max_messages))
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        outcome_value: object = await trio.lowlevel.wait_task_rescheduled(withdraw)
+        return outcome_value
+
+    async def run(self) -> None:
+        """The loop. A fault of ours in here answers everybody and ends the engine with it."""
+        group: list[Job] = []
+        with trio.CancelScope(shield=True):
+            try:
+                while group := await self.mailbox.take():
+                    result = await trio.to_thread.run_sync(
+                        self._run_group, [job.request for job in group], limiter=self._thread
+                    )
+                    self._deliver(group, result)
+                    group = []
+            except BaseException as error:
+                self._fail_all(group, error)
+                raise
+
+    def stop_waiting(self) -> None:
+        """Answer every parked receive with an empty list, and park nobody from now on."""
+        self._is_draining = True
+        for job in self.waiters.take_all():
+            _answer(job, outcome.Value(EMPTY))
+
+    def close(self, error: MqliteError) -> None:
+        """Refuse new commands with `error` and give it to every parked receive; what waits still
+        runs."""
+        self._is_draining = True
+        self.mailbox.close(error)
+        for job in self.waiters.take_all():
+            _answer(job, outcome.Error(_again(error)))
+
+    def _deliver(self, group: list[Job], result: GroupResult) -> None:
+        self.groups += 1
+        for key, number in result.events.items():
+            self.events[key] = self.events.get(key, 0) + number
+        parked: list[Job] = []
+        for job, done in zip(group, result.outcomes, strict=True):
+            if self._may_park(job) and _found_nothing(done):
+                parked.append(job)
+                continue
+            if isinstance(job.request, ReceiveRequest) and _left_some(job.request, done):
+                queue = job.request.queue
+                result.wakes[queue] = result.wakes.get(queue, 0) + max(1, job.request.max_messages)
+            _answer(job, done)
+        for job in self.waiters.park(parked):
+            _answer(job, outcome.Value(EMPTY))
+        if result.is_doubtful:  # what a lost commit left behind was announced by nobody
+            result.wakes.update(dict.fromkeys(self.waiters.counts(), limits.INT64_MAX))
+        for queue, claimable in result.wakes.items():
+            self._wake(queue, claimable)
+
+    def _may_park(self, job: Job) -> bool:
+        return bool(job.until) and not self._is_draining and not job.is_unwanted
+
+    def _wake(self, queue: str, claimable: int) -> None:
+        self.mailbox.put_first(self.waiters.wake(queue, claimable))
+
+    def _fail_all(self, group: list[Job], error: BaseException) -> None:
+        """The loop is broken: nobody may be left waiting for it."""
+        self.crash = error
+        reason = Internal(f"the engine stopped: {type(error).__name__}")
+        self.close(reason)
+        for job in group + self.mailbox.drain():
+            if job.task is not None:
+                _answer(job, outcome.Error(_again(reason)))
+
+
+def _answer(job: Job, done: outcome.Outcome[Any]) -> None:
+    task, job.task = job.task, None
+    assert task is not None, "a job is answered once"
+    job.where = Where.TAKEN  # a cancellation from now on must not withdraw it
+    trio.lowlevel.reschedule(task, done)
+
+
+def _found_nothing(done: outcome.Outcome[Any]) -> bool:
+    return isinstance(done, outcome.Value) and not done.value.messages
+
+
+def _left_some(request: ReceiveRequest, done: outcome.Outcome[Any]) -> bool:
+    """Whether a receive may have left what it was woken for: it failed, replayed, or was full of
+    bytes."""
+    if isinstance(done, outcome.Error) or request.receive_attempt_id:
+        return True
+    assert isinstance(done, outcome.Value)
+    messages = done.value.messages
+    return len(messages) > 0 and sum(len(m.body) for m in messages) >= limits.PAGE_BYTES_MAX
+
+
+def _again(error: MqliteError) -> MqliteError:
+    """One exception object per caller: each gets its own traceback."""
+    return type(error)(error.message)

@@ -1,0 +1,59 @@
+"""What a command weighs, and whether its texts can be stored.
+
+Called by `Engine.call` before a command enters the mailbox. Requests from a wire are clean already;
+an embedded caller may hand over any Python string, and half a surrogate pair would fail only when
+it is written (faults B58).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from mqlite_actor.contract import wire
+from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.contract.wire import Message, SendRequest
+
+COMMAND_BYTES: Final = 256
+"""Rough weight of a command without bodies: struct, job, task bookkeeping."""
+
+_TEXTS: Final = (
+    "message_id", "correlation_id", "reply_to", "group_id", "content_type", "subject",
+)  # fmt: skip
+
+
+def weigh(request: object) -> int:
+    """Bytes that a command holds while it waits."""
+    if not isinstance(request, SendRequest):
+        return COMMAND_BYTES
+    return COMMAND_BYTES + sum(COMMAND_BYTES + len(message.body) for message in request.messages)
+
+
+def check_texts(request: wire.Request[Any]) -> None:
+    """InvalidArgument naming the field whose text cannot be encoded."""
+    for name in request.__struct_fields__:
+        value = getattr(request, name)
+        if type(value) is str:
+            _check(value, name)
+    if isinstance(request, SendRequest):
+        for index, message in enumerate(request.messages):
+            _check_message(message, f"messages[{index}]")
+
+
+def _check_message(message: Message, path: str) -> None:
+    for name in _TEXTS:
+        _check(getattr(message, name), f"{path}.{name}")
+    for key, value in message.properties.items():
+        _check(key, f"{path}.properties")
+        _check(value, f"{path}.properties")
+
+
+def _check(text: str, path: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(
+            f"{path} holds half a surrogate pair, which is not text; decode it properly, or put"
+            " raw bytes in the body"
+        ) from error

@@ -1,0 +1,298 @@
+"""The engine: one open store, its writer actor and the tasks around it. The only public class here.
+
+Opened by the embedded handle (`sdk/embedded.py`) and by the broker. Callers use `call`; nothing
+else of the engine writes. Opening ends every lease that a dead process left behind before the first
+call is let in; closing is a sequence written once: refuse new calls, wake who waits, end the
+passes, run what is in the mailbox, close the file, release the lock.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+import trio
+
+from mqlite_actor.clock import Clock, SystemClock
+from mqlite_actor.contract import limits, wire
+from mqlite_actor.contract.errors import Closed, Unsupported
+from mqlite_actor.engine import admission, commands
+from mqlite_actor.engine.actor import Actor
+from mqlite_actor.engine.group import GroupResult, run_group
+from mqlite_actor.engine.mailbox import Command, Job
+from mqlite_actor.engine.sweeper import Sweeper
+from mqlite_actor.semantics.operations import Operation
+from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
+from mqlite_actor.semantics.settle import parse_token
+from mqlite_actor.storage.schema import WIRE_SCHEMA_VERSION
+from mqlite_actor.storage.sqlite import SqliteStore, open_store
+from mqlite_actor.version import __version__
+
+R = TypeVar("R")
+
+CLOSED: Final = "the engine is closed"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How to open an engine. `background` False runs no passes: call `run_maintenance_once`."""
+
+    synchronous: str = "NORMAL"
+    message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT
+    clock: Clock = field(default_factory=SystemClock)
+    background: bool = True
+    create: bool = True
+    room_seconds: float = math.inf
+    """How long a call waits for room in the mailbox; a broker bounds it."""
+
+
+class Engine:
+    """An open engine. Made by `open_engine` or `run_engine`."""
+
+    __slots__ = (
+        "_actor", "_local", "_options", "_started", "_stop", "_store", "_sweeper",
+        "_table", "_thread",
+    )  # fmt: skip
+
+    def __init__(self, store: SqliteStore, options: EngineOptions) -> None:
+        self._store = store
+        self._options = options
+        self._table = commands.table(message_bytes_max=options.message_bytes_max)
+        self._actor = Actor(self._run_group)
+        self._sweeper = Sweeper(self._submit, options.clock)
+        self._started = options.clock.monotonic()
+        self._stop = trio.Event()
+        self._thread = threading.get_ident()
+        self._local: dict[type[Any], Callable[[Any], Any]] = {
+            wire.StatusRequest: self._status,
+            wire.ReceiveRequest: self._receive,
+        }
+
+    @property
+    def served(self) -> frozenset[type[Any]]:
+        """Request types that `call` answers."""
+        return frozenset(self._table) | frozenset(self._local)
+
+    @property
+    def crash(self) -> BaseException | None:
+        """What broke the writer, if anything did."""
+        return self._actor.crash
+
+    async def call(self, request: wire.Request[R]) -> R:
+        """Answer a request, after its effect is committed.
+
+        Raises the errors of the contract. A caller cancelled while its request waits can be sure
+        that it did not run; once it runs it ends, and its result is returned in spite of the
+        cancellation. Except that a receive under leases in a cancelled scope gives its messages
+        back uncounted and raises; one that removed its messages, or has an attempt id, returns.
+        """
+        if threading.get_ident() != self._thread:
+            raise Unsupported(
+                "call the engine from the trio thread that opened it, elsewhere through"
+                " trio.from_thread.run"
+            )
+        admission.check_texts(request)
+        local = self._local.get(type(request))
+        if local is not None:
+            return cast("R", await local(request))
+        if type(request) not in self._table:
+            raise Unsupported(f"this engine has no operation for {type(request).__name__}")
+        return cast("R", await self._submit(request))
+
+    async def hand_back(
+        self,
+        request: wire.ReceiveRequest,
+        reply: wire.MessagesResponse,
+        *,
+        is_counted: bool = False,
+    ) -> None:
+        """Return a claim that its caller never got (ruling R42).
+
+        `is_counted` False: no byte of it was offered to anybody, so the delivery did not happen.
+        Claims under an attempt id stay with whoever repeats it, and removed messages stay removed.
+        Shielded: runs to its end in a cancelled scope; does nothing once the engine is closed (the
+        next opening ends the leases).
+        """
+        if not _may_go_back(request):
+            return
+        leases = tuple(
+            (message.seq_number, token)
+            for message in reply.messages
+            if (token := parse_token(message.lock_token)) is not None
+        )
+        if not leases:
+            return
+        with trio.CancelScope(shield=True):
+            try:
+                await self._submit(commands.Release(request.queue, leases, is_counted=is_counted))
+            except Closed:
+                return
+
+    def stop_waiting(self) -> None:
+        """Answer each waiting receive with an empty list, now and from now on; the rest goes on."""
+        self._actor.stop_waiting()
+
+    async def run_maintenance_once(self) -> None:
+        """Run every pass once, on the engine's clock, in the contract's order."""
+        await self._sweeper.run_once()
+
+    def statistics(self) -> dict[str, Any]:
+        """How full things are: mailbox, waiters, groups, events, health of the passes."""
+        mailbox = self._actor.mailbox
+        return {
+            "mailbox_commands": len(mailbox),
+            "mailbox_bytes": mailbox.bytes,
+            "mailbox_waits": mailbox.waits,
+            "groups": self._actor.groups,
+            "waiters": self._actor.waiters.counts(),
+            "events": dict(self._actor.events),
+            "maintenance": self._sweeper.health,
+        }
+
+    def close(self) -> None:
+        """Ask the engine to end; the task that runs it closes everything in order and returns."""
+        self._actor.close(Closed(CLOSED))
+        self._stop.set()
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    async def _submit(self, request: Command, *, until: float = 0.0) -> Command:
+        job = Job(request, admission.weigh(request), until=until)
+        if not until:
+            return await self._actor.submit(job, room_seconds=self._options.room_seconds)
+        with trio.CancelScope() as poll:
+            job.poll = poll
+            return await self._actor.submit(job, room_seconds=self._options.room_seconds)
+        return wire.MessagesResponse(messages=[])
+
+    async def _receive(self, request: wire.ReceiveRequest) -> wire.MessagesResponse:
+        wait_ms = min(max(request.wait_time_ms, 0), limits.RECEIVE_WAIT_MS_MAX)
+        until = trio.current_time() + wait_ms / 1000 if wait_ms else 0.0
+        while True:
+            reply = await self._submit(request, until=until)
+            assert isinstance(reply, wire.MessagesResponse)
+            if not reply.messages:
+                await trio.lowlevel.checkpoint_if_cancelled()
+                return reply
+            is_wanted = trio.current_effective_deadline() > trio.current_time()
+            if is_wanted or not _may_go_back(request):
+                return reply
+            await self.hand_back(request, reply)
+            await (
+                trio.lowlevel.checkpoint()
+            )  # raises; if the deadline was moved meanwhile, claim again
+
+    async def _status(self, _: wire.StatusRequest) -> wire.StatusResponse:
+        started = self._options.clock.monotonic()
+        queues, subscriptions = await self._submit(commands.CountEntities())
+        ended = self._options.clock.monotonic()
+        return wire.StatusResponse(
+            version=__version__,
+            backend="memory" if self._store.is_memory else "local file",
+            remote=False,
+            location=self._store.path,
+            schema_version=WIRE_SCHEMA_VERSION,
+            ping_ms=int((ended - started) * 1000),
+            db_size_bytes=self._store.size_bytes(),
+            queues=queues,
+            subscriptions=subscriptions,
+            uptime_ms=int((ended - self._started) * 1000),
+            auth=False,
+        )
+
+    def _run_group(self, requests: list[Any]) -> GroupResult:
+        return run_group(self._store, self._table, requests, self._options.clock)
+
+    async def run(self, task_status: trio.TaskStatus[Engine]) -> None:
+        """Actor and passes, from the first call let in to the last answer given. Once only."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._actor.run)
+            try:
+                async with trio.open_nursery() as passes:
+                    if self._options.background:
+                        passes.start_soon(self._sweeper.run)
+                    task_status.started(self)
+                    await self._stop.wait()
+                    passes.cancel_scope.cancel()
+            finally:
+                self._actor.close(Closed(CLOSED))
+
+
+async def run_engine(
+    dsn: str,
+    options: EngineOptions | None = None,
+    *,
+    task_status: trio.TaskStatus[Engine] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Open an engine, hand it out through `task_status`, run it until it is closed or cancelled.
+
+    For `nursery.start`. Raises what opening raises; a crash of the writer ends the task with its
+    cause. Cancelling it closes in order: commands that were let in still run.
+    """
+    options = options or EngineOptions()
+    opening = partial(open_store, dsn, synchronous=options.synchronous, create=options.create)
+    with trio.CancelScope(shield=True):  # a file half opened would keep its lock
+        store = await trio.to_thread.run_sync(opening)
+    try:
+        await _recover(store, options)
+        await Engine(store, options).run(task_status)
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(store.close)
+
+
+async def _recover(store: SqliteStore, options: EngineOptions) -> None:
+    """End the leases of a dead process, a slice per transaction, before anybody is served."""
+    table: dict[type[Any], Operation] = commands.INTERNAL
+    command = commands.Recover(limit=limits.RECOVERY_ROWS)
+    found = command.limit
+    while found >= command.limit:
+        result = await trio.to_thread.run_sync(run_group, store, table, [command], options.clock)
+        found = result.outcomes[0].unwrap()
+
+
+@asynccontextmanager
+async def open_engine(dsn: str, options: EngineOptions | None = None) -> AsyncIterator[Engine]:
+    """An engine for the length of a block. Leaving the block closes it in order.
+
+    An error of the block comes out as it is, the same object, not wrapped in a group; a crash of
+    the writer cancels the block and comes out as its cause.
+    """
+    engine: Engine | None = None
+    failure: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            engine = await nursery.start(run_engine, dsn, options)
+            try:
+                yield engine
+            except BaseException as error:
+                failure = error
+                raise
+            finally:
+                engine.close()
+    except BaseExceptionGroup as group:
+        crash = engine.crash if engine is not None else None
+        failure = crash or failure or _single(group)
+    if failure is not None:
+        raise failure
+
+
+def _may_go_back(request: wire.ReceiveRequest) -> bool:
+    """A claim under an attempt id belongs to whoever repeats the id; removed messages are gone."""
+    return not request.receive_attempt_id and request.receive_mode != RECEIVE_AND_DELETE
+
+
+def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one exception in nested groups of one; else the group itself."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+__all__ = ["Engine", "EngineOptions", "open_engine", "run_engine"]

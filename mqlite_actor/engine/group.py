@@ -1,0 +1,248 @@
+"""Group commit: many commands, one transaction, every answer true (ruling R41).
+
+Runs in the storage thread, called by the actor with what it took from the mailbox. Commands run one
+after another between BEGIN IMMEDIATE and COMMIT and see each other's effects; no answer leaves
+before COMMIT. A refusal costs nothing, because a verb refuses before its first write. Anything else
+that goes wrong ends the group: SQLite may have rolled back the whole transaction by itself (disk
+full, I/O error), after which each further statement would commit alone. So the group is rolled back
+and its commands run again, each in a transaction of its own, settles first because they free space;
+each then succeeds or fails for itself. A COMMIT that fails without saying why may still be found
+done after a restart: its commands get OutcomeUnknown, are never run again, and the file is opened
+anew before the next group.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from outcome import Error, Outcome, Value
+
+from mqlite_actor.clock import Clock
+from mqlite_actor.contract import wire
+from mqlite_actor.contract.errors import (
+    CallerError,
+    Internal,
+    MqliteError,
+    OutcomeUnknown,
+    StorageFailed,
+    StorageFull,
+    Unavailable,
+)
+from mqlite_actor.semantics.operations import Operation
+from mqlite_actor.storage.database import Transaction
+from mqlite_actor.storage.sqlite import SqliteStore, mapped
+
+_log = logging.getLogger("mqlite.engine")
+
+SETTLES: Final = (
+    wire.CompleteRequest, wire.CompleteBatchRequest, wire.AbandonRequest, wire.RejectRequest,
+    wire.DeferRequest, wire.PurgeRequest,
+)  # fmt: skip
+"""Run first when a group is repeated one by one: they free space, and leases are ticking."""
+
+SENDS: Final = (wire.SendRequest, wire.ScheduleRequest)
+"""Not tried any more after the disk was found full."""
+
+
+class GroupResult:
+    """One outcome per command, in their order, and what became true with them."""
+
+    __slots__ = ("commits", "events", "is_doubtful", "outcomes", "wakes")
+
+    def __init__(self, number: int) -> None:
+        self.outcomes: list[Outcome[Any]] = [Error(Unavailable("not run"))] * number
+        self.wakes: dict[str, int] = {}
+        self.events: dict[tuple[str, str], int] = {}
+        self.commits = 0
+        self.is_doubtful = False  # a commit of unknown outcome may have made anything claimable
+
+    def publish(self, tx: Transaction) -> None:
+        """Take over what the committed transaction made true."""
+        self.commits += 1
+        for queue, number in tx.wakes.items():
+            self.wakes[queue] = self.wakes.get(queue, 0) + number
+        for key, number in tx.events.items():
+            self.events[key] = self.events.get(key, 0) + number
+
+
+class _NotBegun(Exception):
+    """No transaction could be started; nothing ran. The cause is attached."""
+
+
+class _Broken(Exception):
+    """The transaction is rolled back; nothing of it happened. The cause is attached."""
+
+
+class _Unknown(Exception):
+    """COMMIT failed in a way that leaves the outcome open."""
+
+
+def run_group(
+    store: SqliteStore, table: dict[type[Any], Operation], requests: Sequence[Any], clock: Clock
+) -> GroupResult:
+    """Run commands and commit. Never raises for what storage or a command does."""
+    result = GroupResult(len(requests))
+    everything = range(len(requests))
+    if not _is_sound(store, result, everything):
+        return result
+    try:
+        _together(store, table, requests, everything, clock, result)
+    except _Unknown as unknown:
+        _answer_unknown(store, result, everything, unknown)
+    except _NotBegun as stuck:
+        _fail(store, result, everything, stuck)
+    except _Broken as broken:
+        if len(requests) == 1:
+            _fail(store, result, everything, broken)
+        else:
+            _one_by_one(store, table, requests, clock, result)
+    return result
+
+
+def _together(
+    store: SqliteStore,
+    table: dict[type[Any], Operation],
+    requests: Sequence[Any],
+    indexes: Sequence[int],
+    clock: Clock,
+    result: GroupResult,
+) -> None:
+    """Run the commands at `indexes` in one transaction; fills outcomes only if it commits."""
+    outcomes: dict[int, Outcome[Any]] = {}
+    try:
+        tx = store.begin()
+    except Exception as error:
+        raise _NotBegun from error
+    try:
+        for index in indexes:
+            request = requests[index]
+            changes = store.changes
+            try:
+                reply = table[type(request)](tx, request, clock.now_ms())
+                outcomes[index] = Value(reply)
+            except CallerError as refusal:
+                if store.changes != changes:
+                    raise  # a refusal after a write: only a rollback makes it true
+                outcomes[index] = Error(refusal)
+        tx.flush()
+        if not store.in_transaction:
+            raise StorageFailed("the transaction ended by itself")
+    except Exception as error:
+        _roll_back(store)
+        raise _Broken from error
+    try:
+        store.commit()
+    except Exception as error:
+        _roll_back(store)
+        if isinstance(mapped(error), StorageFull | Unavailable):
+            raise _Broken from error
+        raise _Unknown from error
+    store.complaint = ""
+    for index, done in outcomes.items():
+        result.outcomes[index] = done
+    result.publish(tx)
+
+
+def _one_by_one(
+    store: SqliteStore,
+    table: dict[type[Any], Operation],
+    requests: Sequence[Any],
+    clock: Clock,
+    result: GroupResult,
+) -> None:
+    settles_first = sorted(range(len(requests)), key=lambda i: not isinstance(requests[i], SETTLES))
+    is_full = False
+    for place, index in enumerate(settles_first):
+        if is_full and isinstance(requests[index], SENDS):
+            result.outcomes[index] = Error(mapped_full())
+            continue
+        try:
+            _together(store, table, requests, [index], clock, result)
+        except _Unknown as unknown:
+            _answer_unknown(store, result, [index], unknown)
+            if not _is_sound(store, result, settles_first[place + 1 :]):
+                return
+        except (_NotBegun, _Broken) as broken:
+            error = _fail(store, result, [index], broken)
+            is_full = is_full or isinstance(error, StorageFull)
+            if isinstance(error, StorageFailed | Unavailable):
+                _fail(store, result, settles_first[place + 1 :], broken)
+                return
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+def mapped_full() -> StorageFull:
+    """What a send gets that was not even tried."""
+    return StorageFull("the disk is full; this message was not stored")
+
+
+def _fail(
+    store: SqliteStore, result: GroupResult, indexes: Sequence[int], failure: _NotBegun | _Broken
+) -> MqliteError:
+    """The same error for each of these commands.
+
+    A file in doubt is opened anew before the next group. One line a kind of outage, not one a
+    command (faults B11); only what nobody expected comes with its traceback.
+    """
+    cause = failure.__cause__
+    assert isinstance(cause, Exception)
+    error = mapped(cause)
+    if isinstance(error, StorageFailed):
+        store.healthy = store.is_memory
+    if isinstance(error, Internal):
+        _log.error("a command failed and was rolled back: %s", error.message, exc_info=cause)
+    elif not isinstance(error, CallerError) and store.complaint != error.message:
+        store.complaint = error.message
+        _log.error("%s (%s)", error.message, cause)
+    for index in indexes:
+        result.outcomes[index] = Error(_copy(error))
+    return error
+
+
+def _answer_unknown(
+    store: SqliteStore, result: GroupResult, indexes: Sequence[int], unknown: _Unknown
+) -> None:
+    _log.error("a commit failed; its outcome is unknown", exc_info=unknown.__cause__)
+    store.healthy = store.is_memory
+    result.is_doubtful = True
+    for index in indexes:
+        result.outcomes[index] = Error(
+            OutcomeUnknown(
+                "the commit failed and may or may not be on disk; look before you repeat"
+            )
+        )
+
+
+def _is_sound(store: SqliteStore, result: GroupResult, indexes: Sequence[int]) -> bool:
+    """Open a file in doubt anew; if that fails these commands are refused and the next group tries
+    again."""
+    if store.healthy:
+        return True
+    try:
+        store.reopen()
+    except MqliteError as error:
+        if store.complaint != error.message:
+            store.complaint = error.message
+            _log.error("%s", error.message)
+        for index in indexes:
+            result.outcomes[index] = Error(StorageFailed(error.message))
+        return False
+    _log.warning("the database was opened again after a storage failure")
+    return True
+
+
+def _roll_back(store: SqliteStore) -> None:
+    try:
+        store.rollback()
+    except Exception:  # noqa: BLE001  # whatever it was: the connection is of no use any more
+        _log.exception("rollback failed; the database will be opened again")
+        store.healthy = False
+
+
+def _copy(error: MqliteError) -> MqliteError:
+    """One exception object per caller: each gets its own traceback."""
+    return type(error)(error.message)

@@ -1,0 +1,146 @@
+"""The writer's mailbox: what waits, how much of it, and who may come in.
+
+Used by the actor, filled by `Engine.call`. Bounded in number and bytes; a caller beyond the bounds
+waits for room in order of arrival. A job leaves it in one of two ways: taken by the actor, or
+withdrawn by its own caller, in which case it certainly never ran.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any
+
+import trio
+
+from mqlite_actor.contract import limits
+from mqlite_actor.contract.errors import MqliteError, Unavailable
+
+Command = Any
+"""A struct that the engine's table has a function for: a request of the wire or of `commands`."""
+
+
+class Where(IntEnum):
+    """Where a job is; only in the first two may its caller withdraw it."""
+
+    QUEUED = 1
+    PARKED = 2
+    TAKEN = 3
+
+
+class Job:
+    """A command and the task that waits for its outcome."""
+
+    __slots__ = ("has_waited", "is_unwanted", "poll", "request", "task", "until", "weight", "where")
+
+    def __init__(self, request: Command, weight: int, *, until: float = 0.0) -> None:
+        self.request = request
+        self.weight = weight  # bytes it holds while it waits
+        self.task: trio.lowlevel.Task | None = None
+        self.where = Where.QUEUED
+        self.until = until  # trio time at which an empty receive is answered; 0: at once
+        self.poll: trio.CancelScope | None = None  # ends the wait of a parked receive
+        self.is_unwanted = False  # its caller was cancelled after it was taken: never park it
+        self.has_waited = False  # parked before, so its place is in front of newer ones
+
+
+class Mailbox:
+    """FIFO of jobs; woken receives come in at the front."""
+
+    __slots__ = ("_bytes", "_filled", "_jobs", "_room", "closed_with", "waits")
+
+    def __init__(self) -> None:
+        self._jobs: OrderedDict[int, Job] = OrderedDict()  # by identity: withdrawing is one look-up
+        self._bytes = 0
+        self._filled = trio.Event()
+        self._room = trio.lowlevel.ParkingLot()
+        self.closed_with: MqliteError | None = None
+        self.waits = 0
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the waiting commands hold."""
+        return self._bytes
+
+    async def wait_for_room(self, weight: int, seconds: float) -> None:
+        """Return when a job of this weight fits; Unavailable after `seconds`."""
+        if self._fits(weight) and not len(self._room):
+            return
+        self.waits += 1
+        with trio.move_on_after(seconds):
+            while True:
+                await self._room.park()
+                if self.closed_with is not None:
+                    return
+                if self._fits(weight):
+                    return
+        raise Unavailable(f"{len(self._jobs)} commands wait for the writer; repeat after a pause")
+
+    def put(self, job: Job) -> None:
+        """Add at the end."""
+        self._jobs[id(job)] = job
+        self._bytes += job.weight
+        job.where = Where.QUEUED
+        self._filled.set()
+
+    def put_first(self, jobs: Iterable[Job]) -> None:
+        """Add at the front, in their order."""
+        for job in reversed(list(jobs)):
+            self.put(job)
+            self._jobs.move_to_end(id(job), last=False)
+
+    def withdraw(self, job: Job) -> None:
+        """Remove a job that its caller no longer wants."""
+        del self._jobs[id(job)]
+        self._bytes -= job.weight
+        self._make_room()
+
+    async def take(self) -> list[Job]:
+        """Wait for work, then take one group of it. Empty when closed and drained."""
+        while not self._jobs:
+            if self.closed_with is not None:
+                return []
+            self._filled = trio.Event()
+            await self._filled.wait()
+        group: list[Job] = []
+        size = 0
+        while self._jobs and len(group) < limits.GROUP_COMMANDS_MAX:
+            job = next(iter(self._jobs.values()))
+            if group and size + job.weight > limits.GROUP_BYTES_MAX:
+                break
+            del self._jobs[id(job)]
+            size += job.weight
+            job.where = Where.TAKEN
+            group.append(job)
+        self._bytes -= size
+        self._make_room()
+        return group
+
+    def drain(self) -> list[Job]:
+        """Take everything without running it, when the loop is broken."""
+        jobs = list(self._jobs.values())
+        self._jobs.clear()
+        self._bytes = 0
+        return jobs
+
+    def close(self, error: MqliteError) -> None:
+        """Let nobody in any more; what waits is still taken."""
+        self.closed_with = error
+        self._filled.set()
+        self._room.unpark_all()
+
+    def _fits(self, weight: int) -> bool:
+        if not self._jobs:
+            return True  # one that is heavier than all the room there is goes alone
+        return (
+            len(self._jobs) < limits.MAILBOX_COMMANDS_MAX
+            and self._bytes + weight <= limits.MAILBOX_BYTES_MAX
+        )
+
+    def _make_room(self) -> None:
+        if len(self._room) and len(self._jobs) < limits.MAILBOX_COMMANDS_MAX:
+            self._room.unpark(count=max(1, limits.MAILBOX_COMMANDS_MAX - len(self._jobs)))

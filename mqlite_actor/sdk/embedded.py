@@ -1,0 +1,96 @@
+"""A handle over an engine in this process: no socket, same verbs.
+
+`open_embedded` for a block, `run_embedded` for a nursery of your own. The only file of this floor
+that knows the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import trio
+
+from mqlite_actor.clock import Clock, SystemClock
+from mqlite_actor.contract import limits, wire
+from mqlite_actor.contract.errors import Unsupported
+from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine, run_engine
+from mqlite_actor.sdk.address import StoreKind, parse_store
+from mqlite_actor.sdk.handle import Handle
+
+R = TypeVar("R")
+
+
+class Embedded(Handle):
+    """A handle whose calls go straight to an engine of this program."""
+
+    __slots__ = ("engine",)
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    async def call(self, request: wire.Request[R]) -> R:
+        return await self.engine.call(request)
+
+
+@asynccontextmanager
+async def open_embedded(
+    store: str,
+    *,
+    synchronous: str = "NORMAL",
+    message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT,
+    clock: Clock | None = None,
+    background: bool = True,
+) -> AsyncIterator[Embedded]:
+    """An engine for the length of a block; `store` is `file:PATH` or `:memory:`.
+
+    `synchronous` FULL survives a power cut with every acknowledged message, NORMAL may lose the
+    last ones then (never after a crash of the program). `background` False runs no maintenance by
+    itself. Raises InvalidArgument, DatabaseLocked, SchemaVersionMismatch or OpenError, changing
+    nothing. Leaving the block lets running calls end, then closes the file.
+    """
+    options = _options(synchronous, message_bytes_max, clock, background=background)
+    async with open_engine(_local(store), options) as engine:
+        yield Embedded(engine)
+
+
+async def run_embedded(
+    store: str,
+    *,
+    synchronous: str = "NORMAL",
+    message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT,
+    clock: Clock | None = None,
+    background: bool = True,
+    task_status: trio.TaskStatus[Embedded] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """`handle = await nursery.start(run_embedded, "file:./mq.db")`: the engine lives in that
+    nursery.
+
+    Cancelling the nursery closes the engine in order; a crash of the writer cancels the nursery
+    with its cause. Options and errors as for `open_embedded`.
+    """
+    options = _options(synchronous, message_bytes_max, clock, background=background)
+    location = _local(store)
+    async with trio.open_nursery() as nursery:
+        engine = await nursery.start(run_engine, location, options)
+        task_status.started(Embedded(engine))
+
+
+def _options(
+    synchronous: str, message_bytes_max: int, clock: Clock | None, *, background: bool
+) -> EngineOptions:
+    return EngineOptions(
+        synchronous=synchronous,
+        message_bytes_max=message_bytes_max,
+        clock=clock or SystemClock(),
+        background=background,
+    )
+
+
+def _local(text: str) -> str:
+    """The engine's spelling of a local store."""
+    store = parse_store(text)
+    if store.kind is StoreKind.REMOTE:
+        raise Unsupported("this version opens local stores only: file:PATH or :memory:")
+    return ":memory:" if store.kind is StoreKind.MEMORY else f"file:{store.location}"

@@ -1,0 +1,218 @@
+"""One call as HTTP, without any I/O: request struct to HTTP parts, reply bytes to response or
+error.
+
+Called by every HTTP handle; calls only the contract. The handles own the sockets, this module owns
+what the bytes mean, so that no two of them can disagree. Rules: any 2xx is success and must have
+the call's shape; anything else becomes an error of the contract's tree; a reply that is no broker's
+is said to be one, never passed on as data; and what may be repeated after a lost reply is decided
+here, by a table (ruling R46).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from mqlite_actor.contract import errors, keys, limits, observe, wire
+from mqlite_actor.contract.calls import BY_REQUEST
+from mqlite_actor.contract.errors import (
+    Internal,
+    InvalidArgument,
+    LockLost,
+    MqliteError,
+    OutcomeUnknown,
+    Unavailable,
+)
+
+R = TypeVar("R")
+
+REPLY_BYTES_MAX = 4 * limits.REQUEST_BYTES_MAX
+"""A reply longer than this is no broker's. A full page is 32 MiB of bodies plus one more message, a
+third longer in base64, plus metadata that was itself received in requests of 32 MiB at most."""
+
+REPLY_SECONDS = 30.0
+"""How long a broker may take beyond the wait that the request asks for: three times its own
+patience with a full mailbox (limits.MAILBOX_WAIT_SECONDS)."""
+
+READS: frozenset[type[wire.Request[Any]]] = frozenset({
+    wire.PeekRequest,
+    wire.StatsRequest,
+    wire.ListQueuesRequest,
+    wire.ListSubscriptionsRequest,
+    wire.TestFilterRequest,
+    wire.StatusRequest,
+    observe.ObserveRequest,
+    keys.ListKeysRequest,
+})  # fmt: skip
+"""Calls that change nothing."""
+
+REPLAYED: frozenset[type[wire.Request[Any]]] = frozenset({
+    wire.CompleteRequest,
+    wire.CompleteBatchRequest,
+    wire.AbandonRequest,
+    wire.RejectRequest,
+    wire.DeferRequest,
+    wire.RenewRequest,
+    wire.RenewBatchRequest,
+    keys.RevokeKeyRequest,
+})  # fmt: skip
+"""Writes that a broker answers alike when the identical request comes again: settles have a
+receipt, a renewal renews, a revoked key stays revoked. A Send is not among them."""
+
+
+class HttpParts(NamedTuple):
+    """What a handle writes: a path below the base URL, headers without framing, a body."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+def to_http(request: wire.Request[Any], *, token: str = "") -> HttpParts:
+    """The HTTP form of `request`. InvalidArgument if a text in it, or the token, cannot be sent."""
+    call = BY_REQUEST[type(request)]
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {_sendable(token)}"
+    try:
+        body = msgspec.json.encode(request)
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(
+            "a text holds half a surrogate pair, which is no character"
+        ) from error
+    return HttpParts(call.path, headers, body)
+
+
+def from_http(request: wire.Request[R], *, status: int, content: bytes) -> R:
+    """The response that a reply stands for, or its error raised."""
+    if not 200 <= status < 300:
+        raise _error(request, status, content)
+    call = BY_REQUEST[type(request)]
+    try:
+        response = _decoder(call.response).decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _malformed(request, _reason(error)) from error
+    flaw = _flaw(request, response)
+    if flaw is not None:
+        raise flaw
+    return cast("R", response)
+
+
+def is_read(request: wire.Request[Any]) -> bool:
+    """Whether the call changes nothing, so that a lost reply leaves no doubt."""
+    return type(request) in READS
+
+
+def is_repeatable(request: wire.Request[Any]) -> bool:
+    """Whether sending the identical request again has the effect of sending it once."""
+    if isinstance(request, wire.ReceiveRequest):
+        return request.receive_attempt_id != ""
+    return type(request) in READS or type(request) in REPLAYED
+
+
+def reply_seconds(request: wire.Request[Any]) -> float:
+    """How long to wait for the reply before it counts as lost."""
+    if isinstance(request, wire.ReceiveRequest):
+        wait_ms = max(0, min(request.wait_time_ms, limits.RECEIVE_WAIT_MS_MAX))
+        return REPLY_SECONDS + wait_ms / 1000
+    return REPLY_SECONDS
+
+
+def lost_reply(request: wire.Request[Any], reason: str) -> MqliteError:
+    """The error for a request that went out whole and whose answer never came whole."""
+    if is_read(request):
+        return Unavailable(f"{reason}; nothing was changed, ask again")
+    return OutcomeUnknown(f"{reason}; the broker may have done it: look before you repeat")
+
+
+# -- success ---------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)  # one per response struct of the contract, with room
+def _decoder(kind: type[wire.Response]) -> msgspec.json.Decoder[wire.Response]:
+    return msgspec.json.Decoder(kind)
+
+
+def _flaw(request: wire.Request[Any], response: wire.Response) -> MqliteError | None:
+    """What a well-formed reply must also be true to: it answers this request, and fully."""
+    if isinstance(request, wire.SendRequest) and isinstance(response, wire.SendResponse):
+        if len(response.seq_numbers or ()) != len(request.messages):
+            return _malformed(request, "not one sequence number per message")
+    elif isinstance(request, wire.CompleteBatchRequest | wire.RenewBatchRequest):
+        assert isinstance(response, wire.CompleteBatchResponse | wire.RenewBatchResponse)
+        asked = [item.seq_number for item in request.messages]
+        if [result.seq_number for result in response.results] != asked:
+            return _malformed(request, "the results are not those of the request's items")
+    elif isinstance(response, wire.OkResponse) and not response.ok:
+        return _refused_in_words(request)
+    return None
+
+
+def _refused_in_words(request: wire.Request[Any]) -> MqliteError:
+    """A 200 that says `ok: false`. No broker sends it, but a lease must never seem settled by
+    it."""
+    if isinstance(request, wire.SettleRequest):
+        return LockLost(f"message {request.seq_number} is no longer under this lease")
+    return _malformed(request, "it says ok: false under HTTP 200")
+
+
+# -- failure ---------------------------------------------------------------------------------------
+
+
+class _Refusal(msgspec.Struct):
+    """The error envelope; surplus keys are let through."""
+
+    code: str = ""
+    message: str = ""
+
+
+_CODES_WITHOUT_WORDS: dict[int, str] = {
+    401: "unauthenticated",
+    403: "permission_denied",
+    413: "message_too_large",
+    503: "unavailable",
+}
+"""Statuses that a proxy in front of the broker answers in its own words, and that mean the same."""
+
+_GATEWAY_STATUSES = frozenset({502, 504})
+"""A proxy lost the broker on the way: the broker may have done the work."""
+
+
+def _error(request: wire.Request[Any], status: int, content: bytes) -> MqliteError:
+    try:
+        refusal = msgspec.json.decode(content, type=_Refusal)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # Not the envelope, so not the broker that speaks: the status is all that can be relied on.
+        refusal = _Refusal()
+    if refusal.code or status == 404:
+        return errors.from_wire(refusal.code, refusal.message, status)
+    if status in _GATEWAY_STATUSES:
+        return lost_reply(request, f"a proxy lost the broker (HTTP {status})")
+    code = _CODES_WITHOUT_WORDS.get(status)
+    if code is not None:
+        reason = refusal.message or f"HTTP {status}, from something in front of the broker"
+        return errors.from_wire(code, reason, status)
+    return Internal(f"HTTP {status} without a code of the contract; is this an mqlite broker?")
+
+
+def _malformed(request: wire.Request[Any], reason: str) -> MqliteError:
+    name = BY_REQUEST[type(request)].name
+    return Internal(
+        f"the reply to {name} is not the contract's: {reason}; is this an mqlite broker?"
+    )
+
+
+def _reason(error: Exception) -> str:
+    """msgspec's words; they name a place and a type, never a value of the reply."""
+    return "JSON nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def _sendable(token: str) -> str:
+    """The token if it can stand in a header. The error does not repeat it."""
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise InvalidArgument(
+            "the token holds a blank, a line break or another character that no header can carry"
+        )
+    return token

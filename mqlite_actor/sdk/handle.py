@@ -1,0 +1,270 @@
+"""The everyday verbs, written once over one `call`.
+
+Subclassed by each kind of handle, which only says how a request reaches an engine. A verb turns
+Python values (seconds, datetimes, keyword arguments) into the contract's request and back, and adds
+the checks that a person expects but the wire does not make: peek of an unknown queue is an error
+here (decision 6), and so is a batch in which a message was refused (ruling R19).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Literal, TypeVar
+
+from mqlite_actor.contract import wire
+from mqlite_actor.contract.errors import DedupConflict, InvalidArgument
+from mqlite_actor.contract.wire import Message, QueueConfig
+from mqlite_actor.contract.words import State
+from mqlite_actor.sdk.durations import Duration, bound_to_ms, duration_to_ms, wait_to_ms
+from mqlite_actor.sdk.message import ReceivedMessage, to_ms
+
+R = TypeVar("R")
+
+Body = bytes | str
+"""A payload; text is sent as UTF-8."""
+
+
+class Handle(ABC):
+    """Queues, messages and their verbs. Errors are the classes of `mqlite_actor.contract.errors`.
+
+    Cancelling a call that has not begun leaves nothing behind; one that has begun takes effect. A
+    cancelled `receive` gives back what it had claimed.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def call(self, request: wire.Request[R]) -> R:
+        """Send any request of the contract and return its response."""
+
+    # -- queues ------------------------------------------------------------------------------------
+
+    async def create_queue(
+        self,
+        name: str,
+        *,
+        kind: str = "",
+        lock_duration: Duration = 0,
+        max_delivery_count: int = 0,
+        default_ttl: Duration = 0,
+        dead_letter_on_expire: bool = True,
+        dedup_window: Duration = 0,
+        ordering_mode: str = "",
+        dlq_max_age: Duration | Literal["unbounded"] = 0,
+        dlq_max_count: int = 0,
+        dlq_max_bytes: int = 0,
+    ) -> None:
+        """Create a queue, or replace the whole configuration of an existing one.
+
+        0 means the default: 30 s lock, 10 deliveries, no expiry, no duplicate detection, the
+        broker's bounds on dead letters. `ordering_mode` is standard, group_fifo or strict_fifo.
+        Raises NameConflict when the name is of another kind.
+        """
+        config = QueueConfig(
+            kind=kind,
+            lock_duration_ms=_or_zero(lock_duration, "lock_duration"),
+            max_delivery_count=_not_negative(max_delivery_count, "max_delivery_count"),
+            default_ttl_ms=_or_zero(default_ttl, "default_ttl"),
+            dead_letter_on_expire=dead_letter_on_expire,
+            dedup_window_ms=_or_zero(dedup_window, "dedup_window"),
+            ordering_mode=ordering_mode,
+            dlq_max_age_ms=bound_to_ms(dlq_max_age, field="dlq_max_age"),
+            dlq_max_count=dlq_max_count,
+            dlq_max_bytes=dlq_max_bytes,
+        )
+        await self.call(wire.CreateQueueRequest(name=name, config=config))
+
+    async def list_queues(self) -> list[wire.QueueInfo]:
+        """All queues by name, subscription queues included."""
+        return (await self.call(wire.ListQueuesRequest())).queues
+
+    async def stats(self, queue: str) -> wire.StatsResponse:
+        """Counts by state; QueueNotFound."""
+        return await self.call(wire.StatsRequest(queue=queue))
+
+    async def status(self) -> wire.StatusResponse:
+        """Version, store, sizes and uptime."""
+        return await self.call(wire.StatusRequest())
+
+    # -- sending -----------------------------------------------------------------------------------
+
+    async def send_one(
+        self,
+        queue: str,
+        body: Body = b"",
+        *,
+        message_id: str = "",
+        group_id: str = "",
+        correlation_id: str = "",
+        reply_to: str = "",
+        subject: str = "",
+        content_type: str = "",
+        properties: Mapping[str, str] | None = None,
+        ttl: Duration | None = None,
+        at: datetime | None = None,
+    ) -> int:
+        """Store one message, now or to be delivered from `at` on; returns its number.
+
+        Durable when it returns. Raises QueueNotFound, MessageTooLarge, GroupRequired, and
+        DedupConflict when the id was used with another body; a repetition with the same body
+        returns the first number.
+        """
+        message = Message(
+            body=_payload(body),
+            message_id=message_id,
+            group_id=group_id,
+            correlation_id=correlation_id,
+            reply_to=reply_to,
+            subject=subject,
+            content_type=content_type,
+            properties=dict(properties or {}),
+        )
+        numbers = await self._send(queue, [message], ttl, at)
+        return numbers[0]
+
+    async def send(
+        self,
+        queue: str,
+        messages: Iterable[Message | Body],
+        *,
+        ttl: Duration | None = None,
+        at: datetime | None = None,
+    ) -> list[int]:
+        """Store messages in one transaction; their numbers, in order.
+
+        All or none, except that a message whose id was used with another body is left out: then the
+        others are stored and DedupConflict is raised, with the numbers as its `seq_numbers` (0
+        where refused).
+        """
+        batch = [m if isinstance(m, Message) else Message(body=_payload(m)) for m in messages]
+        numbers = await self._send(queue, batch, ttl, at)
+        refused = [index for index, number in enumerate(numbers) if number == 0]
+        if refused:
+            raise DedupConflict(
+                f"messages {refused} of the batch use an id that was sent with another body;"
+                " the others are stored",
+                seq_numbers=numbers,
+            )
+        return numbers
+
+    async def cancel(self, queue: str, seq_number: int) -> None:
+        """Delete a scheduled message before its first delivery; NotFound if it cannot be."""
+        await self.call(wire.CancelRequest(queue=queue, seq_number=seq_number))
+
+    async def _send(
+        self, queue: str, batch: list[Message], ttl: Duration | None, at: datetime | None
+    ) -> list[int]:
+        request = wire.SendRequest(
+            queue=queue,
+            messages=batch,
+            scheduled_enqueue_time_ms=0 if at is None else to_ms(at, field="at"),
+            ttl_ms=0 if ttl is None else duration_to_ms(ttl, field="ttl"),
+        )
+        return (await self.call(request)).seq_numbers or []
+
+    # -- receiving ---------------------------------------------------------------------------------
+
+    async def receive(
+        self,
+        queue: str,
+        *,
+        max_messages: int = 1,
+        wait: Duration = 0,
+        at_most_once: bool = False,
+        attempt_id: str = "",
+    ) -> list[ReceivedMessage]:
+        """Take up to 256 messages, waiting up to 20 s for the first; empty when there are none.
+
+        Each is under a lease of the queue's lock duration until it is settled; with `at_most_once`
+        it is removed before it is returned. `attempt_id` makes a repetition after a lost answer
+        return the same messages.
+        """
+        request = wire.ReceiveRequest(
+            queue=queue,
+            max_messages=max_messages,
+            wait_time_ms=wait_to_ms(wait),
+            receive_mode=1 if at_most_once else 0,
+            receive_attempt_id=attempt_id,
+        )
+        reply = await self.call(request)
+        return [ReceivedMessage(self, queue, message) for message in reply.messages]
+
+    async def receive_deferred(
+        self, queue: str, seq_numbers: Sequence[int]
+    ) -> list[ReceivedMessage]:
+        """Take deferred messages by number; those that are not deferred any more are left out."""
+        request = wire.ReceiveDeferredRequest(queue=queue, seq_numbers=list(seq_numbers))
+        reply = await self.call(request)
+        return [ReceivedMessage(self, queue, message) for message in reply.messages]
+
+    async def peek(
+        self, queue: str, *, from_seq: int = 0, state: str = "", max_messages: int = 0
+    ) -> list[Message]:
+        """Look at messages without touching them, by number from `from_seq` on.
+
+        32 unless `max_messages` says otherwise, at most 1000. QueueNotFound for an unknown queue,
+        InvalidArgument for an unknown state.
+        """
+        if state and state not in list(State):
+            raise InvalidArgument(f"state {state!r} is unknown; use {', '.join(State)}")
+        request = wire.PeekRequest(queue=queue, from_seq=from_seq, state=state, max=max_messages)
+        found = (await self.call(request)).messages
+        if not found:
+            await self.stats(queue)
+        return found
+
+    # -- settling ----------------------------------------------------------------------------------
+
+    def message(self, queue: str, seq_number: int, lock_token: str) -> ReceivedMessage:
+        """A message in hand rebuilt from its lease, to settle it; asks nobody."""
+        return ReceivedMessage(self, queue, Message(seq_number=seq_number, lock_token=lock_token))
+
+    async def complete_batch(self, messages: Iterable[ReceivedMessage]) -> list[bool]:
+        """Complete messages of one queue in one transaction; which of them were, in order."""
+        queue, items = _leases(messages)
+        if not items:
+            return []
+        reply = await self.call(wire.CompleteBatchRequest(queue=queue, messages=items))
+        return [result.ok for result in reply.results]
+
+    async def renew_batch(self, messages: Iterable[ReceivedMessage]) -> list[bool]:
+        """Extend the leases of up to 512 messages of one queue; which of them are, in order."""
+        queue, items = _leases(messages)
+        if not items:
+            return []
+        reply = await self.call(wire.RenewBatchRequest(queue=queue, messages=items))
+        return [result.ok for result in reply.results]
+
+
+def _payload(body: Body) -> bytes:
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    raise InvalidArgument(f"body: give bytes or str, not {type(body).__name__}")
+
+
+def _or_zero(duration: Duration, field: str) -> int:
+    return duration_to_ms(duration, field=field, is_zero_allowed=True)
+
+
+def _not_negative(value: int, field: str) -> int:
+    if value < 0:
+        raise InvalidArgument(f"{field}: negative; use 0 for the default")
+    return value
+
+
+def _leases(messages: Iterable[ReceivedMessage]) -> tuple[str, list[wire.SettleItem]]:
+    batch = list(messages)
+    queues = {message.queue for message in batch}
+    if len(queues) > 1:
+        raise InvalidArgument(
+            f"messages: of several queues ({', '.join(sorted(queues))}); one a call"
+        )
+    items = [
+        wire.SettleItem(seq_number=message.seq_number, lock_token=message.lock_token)
+        for message in batch
+    ]
+    return (queues.pop() if queues else "", items)

@@ -1,0 +1,168 @@
+"""A received message: what it carries, and the verbs that settle it.
+
+Made by `Handle.receive` and its kin. It remembers queue, number and lock token, so that nobody
+passes a token by hand; it never changes by itself (a renewal moves the lease in the broker, not
+`locked_until`). Instants are aware datetimes in UTC, durations are seconds or timedeltas.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypedDict
+
+from mqlite_actor.contract import wire
+from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.contract.limits import INSTANT_MS_MAX
+from mqlite_actor.sdk.durations import Duration, duration_to_ms
+
+if TYPE_CHECKING:
+    from mqlite_actor.sdk.handle import Handle
+
+
+class _Lease(TypedDict):
+    queue: str
+    seq_number: int
+    lock_token: str
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_datetime(ms: int) -> datetime | None:
+    """An instant of the wire; None for 0."""
+    return _EPOCH + timedelta(milliseconds=ms) if ms else None
+
+
+def to_ms(instant: datetime, *, field: str) -> int:
+    """An aware datetime as an instant of the wire, rounded up to a whole millisecond."""
+    if instant.tzinfo is None:
+        raise InvalidArgument(f"{field}: a datetime without a time zone; use datetime.now(UTC) …")
+    ms = -((_EPOCH - instant) // timedelta(milliseconds=1))
+    if ms > INSTANT_MS_MAX:
+        raise InvalidArgument(f"{field}: after the year 9999")
+    return ms
+
+
+class ReceivedMessage:
+    """A message in hand. Settle it exactly once: `complete`, `abandon`, `reject` or `defer`.
+
+    All verbs raise LockLost when the lease is over or was settled otherwise; repeating the
+    identical verb after a lost answer succeeds for thirty minutes.
+    """
+
+    __slots__ = ("_handle", "queue", "raw")
+
+    def __init__(self, handle: Handle, queue: str, raw: wire.Message) -> None:
+        self._handle = handle
+        self.queue = queue
+        self.raw = raw
+
+    def __repr__(self) -> str:
+        return f"<ReceivedMessage {self.queue!r} seq_number={self.seq_number}>"
+
+    @property
+    def seq_number(self) -> int:
+        """The number that the message got when it was sent."""
+        return self.raw.seq_number
+
+    @property
+    def body(self) -> bytes:
+        """The payload."""
+        return self.raw.body
+
+    @property
+    def text(self) -> str:
+        """The payload as UTF-8; UnicodeDecodeError if it is none."""
+        return self.raw.body.decode()
+
+    @property
+    def lock_token(self) -> str:
+        """The lease; "" after receive-and-delete."""
+        return self.raw.lock_token
+
+    @property
+    def delivery_count(self) -> int:
+        """1 at the first delivery."""
+        return self.raw.delivery_count
+
+    @property
+    def enqueued_at(self) -> datetime | None:
+        """When it was sent."""
+        return to_datetime(self.raw.enqueued_at_ms)
+
+    @property
+    def locked_until(self) -> datetime | None:
+        """End of the lease as it was granted; None after receive-and-delete."""
+        return to_datetime(self.raw.locked_until_ms)
+
+    @property
+    def message_id(self) -> str:
+        """The sender's id, or ""."""
+        return self.raw.message_id
+
+    @property
+    def group_id(self) -> str:
+        """The ordering group, or ""."""
+        return self.raw.group_id
+
+    @property
+    def correlation_id(self) -> str:
+        """What this answers, or ""."""
+        return self.raw.correlation_id
+
+    @property
+    def reply_to(self) -> str:
+        """Where to answer, or ""."""
+        return self.raw.reply_to
+
+    @property
+    def subject(self) -> str:
+        """The sender's subject, or ""."""
+        return self.raw.subject
+
+    @property
+    def content_type(self) -> str:
+        """The body's media type, or ""."""
+        return self.raw.content_type
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The sender's properties."""
+        return self.raw.properties
+
+    async def complete(self) -> None:
+        """Done: remove it."""
+        await self._handle.call(wire.CompleteRequest(**self._lease()))
+
+    async def abandon(self, *, delay: Duration = 0) -> None:
+        """Give it back, to be delivered again now or after `delay`.
+
+        At the queue's delivery limit it becomes a dead letter instead.
+        """
+        delay_ms = duration_to_ms(delay, field="delay", is_zero_allowed=True)
+        await self._handle.call(wire.AbandonRequest(**self._lease(), delay_ms=delay_ms))
+
+    async def reject(self, reason: str = "", description: str = "") -> None:
+        """Make it a dead letter, with a reason for whoever looks into it."""
+        await self._handle.call(
+            wire.RejectRequest(
+                **self._lease(),
+                dead_letter_reason=reason,
+                dead_letter_description=description,
+            )
+        )
+
+    async def defer(self) -> None:
+        """Set it aside; only `receive_deferred` with its number fetches it again."""
+        await self._handle.call(wire.DeferRequest(**self._lease()))
+
+    async def renew(self) -> None:
+        """Extend the lease to now plus the queue's lock duration."""
+        await self._handle.call(wire.RenewRequest(**self._lease()))
+
+    def _lease(self) -> _Lease:
+        return {
+            "queue": self.queue,
+            "seq_number": self.raw.seq_number,
+            "lock_token": self.raw.lock_token,
+        }
