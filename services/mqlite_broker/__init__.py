@@ -1,0 +1,1 @@
+"""The HTTP broker: the same engine, served."""

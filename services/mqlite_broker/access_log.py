@@ -1,0 +1,92 @@
+"""The access log: one line per request, with the fields that its call deserves.
+
+Called by `app.py` when an answer is ready. FIELDS names, for each request type, what may be shown
+of the request and its reply (spec/wire.md 5.3); bodies, properties, tokens and credentials are in
+no row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final
+
+from mqlite_actor.contract import wire
+from mqlite_broker.logs import Field, access, line
+
+READ: Final[dict[str, Callable[[Any], str | int]]] = {
+    "queue": attrgetter("queue"),
+    "name": attrgetter("name"),
+    "seq": attrgetter("seq_number"),
+    "n": lambda request: len(request.messages),
+}
+"""How to read a field from a request."""
+
+FIELDS: Final[dict[type[Any], tuple[str, ...]]] = {
+    wire.SendRequest: ("queue", "n"),
+    wire.ScheduleRequest: ("queue", "n"),
+    wire.CancelRequest: ("queue", "seq"),
+    wire.ReceiveRequest: ("queue",),
+    wire.ReceiveDeferredRequest: ("queue",),
+    wire.PeekRequest: ("queue",),
+    wire.CompleteRequest: ("queue", "seq"),
+    wire.AbandonRequest: ("queue", "seq"),
+    wire.RejectRequest: ("queue", "seq"),
+    wire.DeferRequest: ("queue", "seq"),
+    wire.RenewRequest: ("queue", "seq"),
+    wire.CompleteBatchRequest: ("queue", "n"),
+    wire.RenewBatchRequest: ("queue", "n"),
+    wire.StatsRequest: ("queue",),
+    wire.CreateQueueRequest: ("name",),
+}
+
+
+def describe(request: object, reply: object) -> list[Field]:
+    """The fields of one decoded request and, if there is one, its reply."""
+    fields: list[Field] = [
+        ("queue" if name == "name" else name, READ[name](request))
+        for name in FIELDS.get(type(request), ())
+    ]
+    if isinstance(request, wire.SendRequest) and len(request.messages) == 1:
+        message_id = request.messages[0].message_id
+        fields += [("msg_id", message_id)] if message_id else []
+    if isinstance(reply, wire.MessagesResponse):
+        fields.append(("msgs", len(reply.messages)))
+    return fields
+
+
+class Entry:
+    """What one request's line will say; filled while the request is served."""
+
+    __slots__ = ("code", "name", "reply", "request", "started")
+
+    def __init__(self, name: str, started: float) -> None:
+        self.name = name
+        self.started = started
+        self.request: object = None
+        self.reply: object = None
+        self.code = ""
+
+    def write(self, status: int, ended: float) -> None:
+        """Write the line: errors loud, an empty receive only for whoever debugs."""
+        level = self._level(status)
+        if not access.isEnabledFor(level):
+            return
+        fields: list[Field] = [("status", status), *describe(self.request, self.reply)]
+        if self.code:
+            fields.append(("code", self.code))
+        fields.append(("dur", f"{(ended - self.started) * 1e3:.3f}ms"))
+        line(access, level, self.name, *fields)
+
+    def _level(self, status: int) -> int:
+        if status >= 500:  # classes of HTTP status
+            return logging.ERROR
+        if status >= 400:  # classes of HTTP status
+            return logging.WARNING
+        is_empty = (
+            isinstance(self.request, wire.ReceiveRequest)
+            and isinstance(self.reply, wire.MessagesResponse)
+            and not self.reply.messages
+        )
+        return logging.DEBUG if is_empty else logging.INFO

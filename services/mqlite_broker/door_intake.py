@@ -1,0 +1,59 @@
+"""One request body on its way in: counted, bounded, and drawn on the ingress budget.
+
+`DoorProtocol` makes an `Intake` for each request and asks it about each piece.
+Rules: what is over the limit is counted and not kept (Quart raises RequestEntityTooLarge by the
+declared length, or by the piece that crosses the limit); a large body has room before it is read.
+"""
+
+from __future__ import annotations
+
+import math
+
+import trio
+
+from mqlite_broker.door_inbox import Ingress
+from mqlite_broker.door_limits import BODY_FREE_BYTES
+
+
+class Intake:
+    """The counts of one body. `declared` is None for a chunked one, `limit` None for no limit."""
+
+    __slots__ = ("_admission", "_admitted", "_declared", "_ingress", "_limit", "_seen")
+
+    def __init__(self, declared: int | None, limit: int | None, ingress: Ingress) -> None:
+        self._declared = declared
+        self._limit = math.inf if limit is None else limit
+        self._ingress = ingress
+        self._seen = 0
+        self._admitted = 0
+        self._admission = trio.CancelScope()
+
+    @property
+    def rest(self) -> float:
+        """Bytes still to come; infinite when unknown."""
+        return math.inf if self._declared is None else self._declared - self._seen
+
+    def keeps(self, data: bytes) -> bool:
+        """Count a piece; true if the application is to get it."""
+        before, self._seen = self._seen, self._seen + len(data)
+        return before <= self._limit and (self._declared or 0) <= self._limit
+
+    async def admit(self, until: float) -> bool:
+        """Wait for the room that this body needs; false when it did not come in time, or
+        `end`ed."""
+        largest = max(self._declared or 0, self._seen)
+        if self._admitted or largest <= BODY_FREE_BYTES:
+            return True
+        whole = self._declared or (largest if self._limit == math.inf else int(self._limit))
+        self._admission.deadline = until
+        with self._admission:
+            self._admitted = await self._ingress.take(whole)
+        if self._admission.cancel_called:
+            self.end()  # room and the end came in the same moment
+        return self._admitted > 0
+
+    def end(self) -> None:
+        """Stop waiting and give the room back; the body is answered or its client has left."""
+        self._admission.cancel()
+        self._ingress.give(self._admitted)
+        self._admitted = 0

@@ -1,0 +1,60 @@
+"""What the connections of one door share, and where one of them stands.
+
+`Door` makes one `Doorway`; each `Connection` and its `DoorProtocol` hold it. `Phase` is the state
+that these two share: the protocol sets it, the connection waits by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import trio
+    from hypercorn.config import Config
+    from hypercorn.trio.worker_context import WorkerContext
+
+    from mqlite_broker.door_app import DoorApp
+    from mqlite_broker.door_inbox import Ingress
+    from mqlite_broker.door_limits import DoorLimits
+
+
+class Phase(Enum):
+    """What a connection is waiting for."""
+
+    HEAD = auto()
+    """The rest of a request's header block; also the first one of a new connection."""
+    IDLE = auto()
+    """The first byte of another request."""
+    BODY = auto()
+    """The rest of a request whose handler runs already."""
+    ANSWER = auto()
+    """The handler, which has all it can get. No deadline: this is where long polls stand."""
+    REST = auto()
+    """The rest of a small request that is answered already."""
+    OVER = auto()
+    """Nothing: the connection is closed, or only read to its end."""
+
+
+@dataclass(frozen=True)
+class Doorway:
+    """What all connections of one door share."""
+
+    app: DoorApp
+    config: Config
+    context: WorkerContext
+    limits: DoorLimits
+    ingress: Ingress
+    stopping: trio.Event
+    stirred: Callable[[], None]
+    """Told whenever a connection becomes idle."""
+
+
+class Ends(NamedTuple):
+    """The two addresses of a connection; None for sockets that have no host and port."""
+
+    client: tuple[str, int] | None
+    server: tuple[str, int] | None

@@ -1,0 +1,1 @@
+"""The command line `mqlite`: an embedded store or a broker from a shell."""

@@ -1,0 +1,79 @@
+"""From words to a handler, and from whatever it raises to a line and an exit code.
+
+Called by `main`. The order is fixed (spec/tools.md 1.1): flags (2), number of arguments (1),
+`--output` (1), then the handler. This is the one place that knows what an error looks like on
+standard error: `error: CODE: message` for errors of the contract, `error: message` for the command
+line's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+from mqlite_actor.contract.errors import Closed, MqliteError, OpenError
+from mqlite_cli import grammar, usage
+from mqlite_cli.commands import BY_NAME
+from mqlite_cli.escaping import field
+from mqlite_cli.grammar import Arguments, Command
+from mqlite_cli.invocation import Invocation
+from mqlite_cli.output import Form, Output, read_form
+from mqlite_cli.refusals import HelpWanted, Refusal, UsageError
+from mqlite_cli.streams import OutputFailed, Streams
+
+
+def dispatch(words: list[str], *, environ: Mapping[str, str], streams: Streams) -> int:
+    """Run the command that `words` name; its exit code. OutputFailed passes."""
+    word, *rest = words
+    command = BY_NAME.get(word)
+    if command is None:
+        hint = grammar.did_you_mean(word, list(BY_NAME))
+        streams.complain(f"error: unknown command {field(word)}{hint}")
+        streams.write(usage.page())
+        return 2
+    try:
+        arguments = grammar.parse(command, rest)
+        return _handle(command, arguments, environ=environ, streams=streams)
+    except HelpWanted:
+        streams.write(usage.of(command))
+        return 0
+    except UsageError as error:
+        streams.complain(f"error: {command.name}: {error}")
+        for line in usage.of(command).splitlines():
+            streams.complain(line)
+        return 2
+    except (MqliteError, Refusal) as error:
+        streams.complain(f"error: {_worded(error)}")
+        return 1
+
+
+def _handle(
+    command: Command, arguments: Arguments, *, environ: Mapping[str, str], streams: Streams
+) -> int:
+    has_output = "output" in command.flags
+    form = read_form(arguments.text("output", Form.TEXT)) if has_output else Form.TEXT
+    output = Output(streams, form=form)
+    run = Invocation(command, arguments, environ=environ, streams=streams, output=output)
+    try:
+        return _resolve(command)(run)
+    except OutputFailed:
+        raise
+    except MqliteError:
+        # What was shown before the failure is true; it belongs in front of the error.
+        streams.flush()
+        raise
+
+
+def _resolve(command: Command) -> Callable[[Invocation], int]:
+    module, _, function = command.handler.partition(":")
+    handler: Callable[[Invocation], int] = getattr(import_module(module), function)
+    return handler
+
+
+def _worded(error: MqliteError | Refusal) -> str:
+    """The error and its notes on one line. A store that does not open has no code of the wire."""
+    notes = getattr(error, "__notes__", [])
+    if isinstance(error, Refusal):
+        return "; ".join([str(error), *notes])
+    head = [] if isinstance(error, OpenError | Closed) else [f"{error.code}: "]
+    return "".join(head) + "; ".join([error.message, *notes])

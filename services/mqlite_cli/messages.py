@@ -1,0 +1,87 @@
+"""Commands about single messages that take no lease: send and peek.
+
+Called by `main` through the command table. Everything that can be refused here is refused before a
+connection exists.
+"""
+
+from __future__ import annotations
+
+from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.contract.wire import (
+    Message,
+    MessagesResponse,
+    PeekRequest,
+    SendRequest,
+    StatsRequest,
+)
+from mqlite_actor.contract.words import State
+from mqlite_actor.sdk.durations import nanoseconds_to_ms
+from mqlite_cli.bodies import read_body
+from mqlite_cli.escaping import field, quoted
+from mqlite_cli.grammar import did_you_mean
+from mqlite_cli.invocation import Caller, Invocation
+
+PEEK_DEFAULT = 16
+"""The contract's number for the command; a screenful."""
+
+
+def send(run: Invocation) -> int:
+    """`send QUEUE BODY…`: store one message; seq 0 means that no subscription of a topic took
+    it."""
+    arguments = run.arguments
+    queue, *words = arguments.words
+    message = Message(
+        message_id=arguments.text("message-id"),
+        reply_to=arguments.text("reply-to"),
+        group_id=arguments.text("group"),
+        subject=arguments.text("subject"),
+        body=read_body(words, file=arguments.text("file"), streams=run.streams),
+    )
+    ttl_ms = nanoseconds_to_ms(arguments.number("ttl"), field="--ttl", is_zero_allowed=True)
+    response = run.ask(SendRequest(queue=queue, messages=[message], ttl_ms=ttl_ms))
+    (seq,) = response.seq_numbers or (0,)
+    run.output.done({"queue": queue, "seq": seq})
+    return 0
+
+
+def peek(run: Invocation) -> int:
+    """`peek QUEUE`: messages of any or one state, by sequence number."""
+    arguments = run.arguments
+    (queue,) = arguments.words
+    request = PeekRequest(
+        queue=queue,
+        from_seq=arguments.number("from"),
+        state=_read_state(arguments.text("state")),
+        max=arguments.number("max", PEEK_DEFAULT),
+    )
+    messages = run.session(lambda caller: _peek(caller, request)).messages
+    if messages:
+        run.output.messages(messages, _peek_line)
+    else:
+        run.output.nothing(text="(empty)", json="[]")
+    return 0
+
+
+def _peek(caller: Caller, request: PeekRequest) -> MessagesResponse:
+    """The wire answers an unknown queue with nothing; Stats tells it from an empty one."""
+    response = caller.call(request)
+    if not response.messages:
+        caller.call(StatsRequest(queue=request.queue))
+    return response
+
+
+def _read_state(word: str) -> str:
+    states = [state.value for state in State]
+    if word and word not in states:
+        known = ", ".join(states)
+        raise InvalidArgument(
+            f"--state: {field(word)} is none of {known}{did_you_mean(word, states)}"
+        )
+    return word
+
+
+def _peek_line(message: Message) -> str:
+    return (
+        f"seq={message.seq_number} state={field(message.state)} "
+        f"deliveries={message.delivery_count} body={quoted(message.body)}"
+    )

@@ -1,0 +1,103 @@
+"""Results on standard output, as text or as JSON (spec/tools.md 1.1).
+
+Called by the handlers; writes through `streams`. Rules: text puts one result on one line and
+escapes whatever a sender or a broker controls; JSON has two-space indentation, result objects
+sorted by key and messages exactly as on the wire; lists are bare arrays; messages are rendered one
+by one, because the text of a legal batch can be many times its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from mqlite_actor.contract.wire import Message
+from mqlite_cli.escaping import field, json_text
+from mqlite_cli.refusals import Refusal
+from mqlite_cli.streams import OutputFailed, Streams
+
+Pairs = Mapping[str, str | int]
+
+_INDENT = 2
+
+
+class Form(StrEnum):
+    """How results are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def read_form(word: str) -> Form:
+    """The form that `--output` names."""
+    try:
+        return Form(word)
+    except ValueError as error:
+        raise Refusal(f"--output is {field(word)}; write text or json") from error
+
+
+class Output:
+    """The results of one command."""
+
+    __slots__ = ("_streams", "form")
+
+    def __init__(self, streams: Streams, *, form: Form) -> None:
+        self._streams = streams
+        self.form = form
+
+    def done(self, pairs: Pairs) -> None:
+        """What a changing command did: `ok:` and its pairs in this order, or one object.
+
+        If it cannot be written, the OutputFailed says what has happened nevertheless.
+        """
+        line = f"ok: {key_values(pairs)}"
+        try:
+            self._streams.write(f"{line}\n" if self.form is Form.TEXT else _document(pairs))
+            self._streams.flush()
+        except OutputFailed as error:
+            raise OutputFailed(f"{error}; the command has taken effect ({line})") from error
+
+    def record(self, pairs: Pairs, *, line: str) -> None:
+        """One result object, or its line."""
+        self._streams.write(f"{line}\n" if self.form is Form.TEXT else _document(pairs))
+
+    def rows(self, rows: Sequence[msgspec.Struct], lines: Sequence[str], *, empty: str) -> None:
+        """A list of result objects: an array, or a line for each, or the line `empty`."""
+        if self.form is Form.JSON:
+            self._streams.write(_document(rows))
+            return
+        for line in lines or [empty]:
+            self._streams.write(f"{line}\n")
+
+    def messages(self, messages: Sequence[Message], line: Callable[[Message], str]) -> None:
+        """At least one message: an array of wire objects, or a line for each."""
+        if self.form is Form.TEXT:
+            for message in messages:
+                self._streams.write(f"{line(message)}\n")
+            return
+        for at, message in enumerate(messages):
+            self._streams.write(",\n" if at else "[\n")
+            document = msgspec.json.format(msgspec.json.encode(message), indent=_INDENT)
+            # A line break inside a JSON string is an escape, so each of these is layout.
+            self._streams.write(
+                " " * _INDENT + json_text(document).replace("\n", "\n" + " " * _INDENT)
+            )
+        self._streams.write("\n]\n")
+
+    def nothing(self, *, text: str, json: str) -> None:
+        """There were no results."""
+        self._streams.write(f"{text if self.form is Form.TEXT else json}\n")
+
+
+def key_values(pairs: Pairs) -> str:
+    """`key=value` pairs on one line, values quoted where they could mislead."""
+    return " ".join(
+        f"{key}={field(value) if isinstance(value, str) else value}" for key, value in pairs.items()
+    )
+
+
+def _document(value: object) -> str:
+    encoded = msgspec.json.encode(value, order="sorted")
+    return json_text(msgspec.json.format(encoded, indent=_INDENT)) + "\n"

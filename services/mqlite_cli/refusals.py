@@ -1,0 +1,19 @@
+"""The command line's own errors: what it refuses before, beside or instead of a call.
+
+Raised by every module of this package and turned into a line and an exit code in `main` alone.
+Errors of the contract are not wrapped; they carry their code and message already.
+"""
+
+from __future__ import annotations
+
+
+class UsageError(Exception):
+    """The words cannot be read as flags: exit 2, with the command's flag table."""
+
+
+class Refusal(Exception):
+    """Decided after reading the flags: exit 1. The message is one sentence with its mend."""
+
+
+class HelpWanted(Exception):
+    """`-h` stood among the flags: show the command's help and exit 0."""

@@ -1,0 +1,119 @@
+"""The three standard streams as they were handed over, and the only ways to write to them.
+
+`main` makes one `Streams` before anything else runs; every other module writes through it. It
+stands on `os` and little else, so that `mqlite version` stays cheap. Rules: a descriptor that was
+closed is occupied by the null device at once, because the next socket or database file would get
+its number and a stray write would land inside (spec/tools.md 1.5). Nothing is printed through
+`sys.stdout`, whose failures surface too late, when the interpreter ends.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+
+from mqlite_cli.escaping import visible
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+
+BUFFER_BYTES = 64 * 1024
+"""Output gathered before it is written: the size of a pipe."""
+
+
+class OutputFailed(Exception):
+    """Standard output did not take what was written; the message says why."""
+
+
+class Streams:
+    """Standard input, output and error of this process. Call `flush` before you rely on any
+    output."""
+
+    __slots__ = ("_fault", "_pending", "is_stdin_closed", "is_stdout_null")
+
+    def __init__(self) -> None:
+        closed = [number for number in (STDIN, STDOUT, STDERR) if _is_closed(number)]
+        # The null device gets the lowest free number, which is the first of these, then the next.
+        for number in closed:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            assert descriptor == number, "nothing else may open files before this"
+        self.is_stdin_closed = STDIN in closed
+        self._fault = "it is closed" if STDOUT in closed else _write_fault(STDOUT)
+        self.is_stdout_null = not self._fault and _is_null_device(STDOUT)
+        self._pending = bytearray()
+
+    @property
+    def undeliverable(self) -> str:
+        """Why nobody can read standard output, or "". Pipes, terminals and files can be read."""
+        return self._fault or ("it is the null device" if self.is_stdout_null else "")
+
+    def write(self, text: str | bytes) -> None:
+        """Hand text to standard output, now or at the next flush. Raises OutputFailed."""
+        self._pending += text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text
+        if len(self._pending) >= BUFFER_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was gathered. Raises OutputFailed; what was not written is dropped then."""
+        pending, self._pending = self._pending, bytearray()
+        if not pending:
+            return
+        if self._fault:
+            raise OutputFailed(self._fault)
+        try:
+            _write_all(STDOUT, pending)
+        except OSError as error:
+            self._fault = error.strerror or "it cannot be written"
+            raise OutputFailed(self._fault) from error
+
+    def complain(self, line: str) -> None:
+        """One line on standard error, whatever `line` holds."""
+        try:
+            _write_all(STDERR, visible(line).encode("utf-8") + b"\n")
+        except OSError:
+            # There is nowhere left to say it; the exit code still tells.
+            return
+
+
+def _is_closed(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return True
+    return False
+
+
+if sys.platform == "win32":  # pragma: no cover - no Windows machine in CI
+
+    def _write_fault(_number: int) -> str:
+        return ""  # the first write finds out
+
+else:
+    import fcntl
+
+    def _write_fault(number: int) -> str:
+        """Told from the mode it was opened with: a trial write would upset special files."""
+        mode = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE
+        return "it was opened for reading only" if mode == os.O_RDONLY else ""
+
+
+def _is_null_device(number: int) -> bool:
+    """By device number: a copy of /dev/null elsewhere counts, a plain file named so does not."""
+    mine = os.fstat(number)
+    null = os.stat(os.devnull)  # noqa: PTH116 - pathlib costs more than the rest of `mqlite version`
+    if not (stat.S_ISCHR(mine.st_mode) and stat.S_ISCHR(null.st_mode)):
+        return False
+    return mine.st_rdev == null.st_rdev
+
+
+def _write_all(number: int, data: bytes | bytearray) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            written = os.write(number, rest)
+        except BlockingIOError:
+            # Somebody set the shared pipe or terminal to non-blocking; a slow reader is no failure.
+            select.select([], [number], [])
+            continue
+        rest = rest[written:]
