@@ -54,7 +54,8 @@ class Yardstick:
                     messages.insert(
                         self._next,
                         1,
-                        database.Stored.READY,
+                        None,
+                        state=database.Stored.READY,
                         visible_at=NOW,
                         enqueued_at=NOW,
                         expires_at=0,

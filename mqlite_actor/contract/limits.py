@@ -105,6 +105,10 @@ CACHE_KIB: Final = 8 * KIB
 """SQLite page cache of the writer: the hot end of every index, and the memory target of a small
 broker."""
 
+INLINE_BYTES_MAX: Final = KIB
+"""A longer body is kept beside its row; rows written under another bound stay readable. Chosen by
+measurement (docs/decisions/0004-layout.md)."""
+
 WAL_BYTES_KEPT: Final = 64 * MIB
 """A log that grew past this under a long reader is cut back to it by the next checkpoint that can.
 """

@@ -32,6 +32,8 @@ def cancel(tx: Transaction, request: CancelRequest, now_ms: int) -> OkResponse:
             f"message {request.seq_number} is not scheduled in {request.queue!r}, or was"
             " delivered before"
         )
-    lifecycle.remove(tx, queue, held, Event.CANCEL)
+    writes = tx.writes()
+    lifecycle.remove(tx, writes, queue, held, Event.CANCEL)
+    writes.run()
     tx.happened(queue.name, "canceled")
     return DONE

@@ -104,8 +104,10 @@ def _with_identity_of(existing: Queue, wanted: Queue) -> Queue:
 def _reorder(tx: Transaction, queue: Queue) -> None:
     """Lanes changed: a strict queue is one line, any other a line for each group."""
     if queue.is_strict:
-        tx.run([messages.hold_all(queue.id)])
-        lifecycle.let_next_come(tx, queue, None)
+        writes = tx.writes()
+        writes.add(messages.hold_all(queue.id))
+        lifecycle.let_next_come(writes, queue, None)
+        writes.run()
     else:
         tx.run([messages.free_heads(queue.id)])
         tx.wake(queue.name, limits.INT64_MAX)  # nobody counted how many came free

@@ -18,7 +18,7 @@ from typing import Final
 
 from mqlite_actor.contract import limits
 from mqlite_actor.storage import messages
-from mqlite_actor.storage.database import Stored, Transaction
+from mqlite_actor.storage.database import Stored, Transaction, WriteSet
 from mqlite_actor.storage.queues import Queue
 from mqlite_actor.storage.rows import Held
 
@@ -104,107 +104,103 @@ def instant(start_ms: int, duration_ms: int) -> int:
     return min(start_ms + duration, limits.INSTANT_MS_MAX)
 
 
-# -- lanes -----------------------------------------------------------------------------------------
-
-
-def has_lane(queue: Queue, group_id: str | None) -> bool:
-    """Whether a message stands in line behind others."""
-    return queue.is_strict or group_id is not None
-
-
 def lane_of(queue: Queue, group_id: str | None) -> str | None:
-    """The group that is the lane; None for the whole queue. Only meaningful where `has_lane`."""
-    return None if queue.is_strict else group_id
-
-
-def place(tx: Transaction, queue: Queue, group_id: str | None, seq: int) -> Stored:
-    """READY or WAITING for an active message with this number."""
-    if not has_lane(queue, group_id):
-        return Stored.READY
-    rows = tx.run([messages.lane_lives(queue.id, lane_of(queue, group_id), seq)])[0]
-    return Stored.WAITING if rows else Stored.READY
-
-
-def let_next_come(tx: Transaction, queue: Queue, group_id: str | None) -> None:
-    """A message left its lane: whoever heads it now becomes ready, if it waits."""
-    if not has_lane(queue, group_id):
-        return
-    if tx.run([messages.promote(queue.id, lane_of(queue, group_id))])[0]:
-        tx.wake(queue.name)
+    """The line that a message stands in; None if it stands in none."""
+    return messages.WHOLE_QUEUE if queue.is_strict else group_id
 
 
 # -- moves -----------------------------------------------------------------------------------------
+# Each takes the message out of one state into another: checks the step, adds the statements to the
+# verb's write set, keeps the counts, and lets the next of the lane come when this one left it.
 
 
-def remove(tx: Transaction, queue: Queue, held: Held, event: Event) -> None:
+def let_next_come(writes: WriteSet, queue: Queue, group_id: str | None) -> None:
+    """A message left its lane: whoever heads it now becomes READY, if it waits."""
+    lane = lane_of(queue, group_id)
+    if lane is not None:
+        writes.place(messages.promote(queue.id, lane), queue)
+
+
+def remove(tx: Transaction, writes: WriteSet, queue: Queue, held: Held, event: Event) -> None:
     """The message is gone."""
     before = Stored(held.state)
     check_step(event, WORD[before], NONE)
-    tx.run([messages.delete(held.id)])
+    writes.add(*messages.delete(held.id, has_body_apart=bool(held.is_body_apart)))
     tx.moved(queue, before=before, dead_bytes=-held.body_bytes if before is Stored.DEAD else 0)
     if before is not Stored.DEAD:
-        let_next_come(tx, queue, held.group_id)
+        let_next_come(writes, queue, held.group_id)
 
 
 def bury(
-    tx: Transaction, queue: Queue, held: Held, event: Event, reason: str, description: str = ""
+    tx: Transaction,
+    writes: WriteSet,
+    queue: Queue,
+    held: Held,
+    event: Event,
+    *,
+    reason: str,
+    description: str = "",
 ) -> None:
     """The message becomes a dead letter; it holds nobody back any more."""
     before = Stored(held.state)
     check_step(event, WORD[before], DEAD)
-    tx.run([messages.bury(held.id, reason, description or None)])
+    writes.add(messages.bury(held.id, reason, description or None))
     tx.moved(queue, before=before, after=Stored.DEAD, dead_bytes=held.body_bytes)
     tx.happened(queue.name, "dead_lettered")
-    let_next_come(tx, queue, held.group_id)
+    let_next_come(writes, queue, held.group_id)
 
 
 def give_back(
-    tx: Transaction, queue: Queue, held: Held, event: Event, visible_at: int, *, uncount: int = 0
+    tx: Transaction,
+    writes: WriteSet,
+    queue: Queue,
+    held: Held,
+    event: Event,
+    visible_at: int | None,
+    *,
+    uncount: int = 0,
 ) -> None:
-    """The message is active again, at its old place in line."""
+    """The message is active again, at its old place in line. `visible_at` None keeps its time."""
     before = Stored(held.state)
     check_step(event, WORD[before], ACTIVE)
-    after = place(tx, queue, held.group_id, held.id)
-    tx.run([messages.rest(held.id, after, visible_at, uncount=uncount)])
-    tx.moved(queue, before=before, after=after)
+    lane = lane_of(queue, held.group_id)
+    statement = messages.give_back(held.id, queue.id, lane, visible_at, uncount=uncount)
+    writes.place(statement, queue)
+    tx.moved(queue, before=before, after=Stored.READY)
 
 
-def postpone(tx: Transaction, queue: Queue, held: Held, event: Event, visible_at: int) -> None:
+def postpone(
+    tx: Transaction, writes: WriteSet, queue: Queue, held: Held, event: Event, visible_at: int
+) -> None:
     """The message is scheduled for a retry; it goes on holding its lane."""
-    check_step(event, WORD[Stored(held.state)], SCHEDULED)
-    tx.run([messages.rest(held.id, Stored.SCHEDULED, visible_at)])
-    tx.moved(queue, before=Stored(held.state), after=Stored.SCHEDULED)
+    before = Stored(held.state)
+    check_step(event, WORD[before], SCHEDULED)
+    writes.add(messages.rest(held.id, Stored.SCHEDULED, visible_at))
+    tx.moved(queue, before=before, after=Stored.SCHEDULED)
 
 
-def set_aside(tx: Transaction, queue: Queue, held: Held) -> None:
+def set_aside(tx: Transaction, writes: WriteSet, queue: Queue, held: Held) -> None:
     """The message is deferred; it goes on holding its lane."""
-    check_step(Event.DEFER, WORD[Stored(held.state)], DEFERRED)
-    tx.run([messages.set_state(held.id, Stored.DEFERRED)])
-    tx.moved(queue, before=Stored(held.state), after=Stored.DEFERRED)
+    before = Stored(held.state)
+    check_step(Event.DEFER, WORD[before], DEFERRED)
+    writes.add(messages.rest(held.id, Stored.DEFERRED))
+    tx.moved(queue, before=before, after=Stored.DEFERRED)
 
 
-def activate(tx: Transaction, queue: Queue, held: Held) -> None:
-    """A scheduled message's time has come; nothing else about it changes."""
-    check_step(Event.ACTIVATE, WORD[Stored(held.state)], ACTIVE)
-    after = place(tx, queue, held.group_id, held.id)
-    tx.run([messages.set_state(held.id, after)])
-    tx.moved(queue, before=Stored.SCHEDULED, after=after)
-    tx.happened(queue.name, "activated")
-
-
-def end_delivery(tx: Transaction, queue: Queue, held: Held, event: Event, now_ms: int) -> bool:
-    """A delivery ended without success: back in line, or buried at the limit. True if buried."""
+def end_delivery(
+    tx: Transaction, writes: WriteSet, queue: Queue, held: Held, event: Event, now_ms: int
+) -> None:
+    """A delivery ended without success: back in line, or buried at the queue's limit."""
     if held.delivery_count >= queue.max_delivery_count:
-        bury(tx, queue, held, event, MAX_DELIVERY_COUNT_EXCEEDED)
-        return True
-    give_back(tx, queue, held, event, now_ms)
-    return False
+        bury(tx, writes, queue, held, event, reason=MAX_DELIVERY_COUNT_EXCEEDED)
+    else:
+        give_back(tx, writes, queue, held, event, now_ms)
 
 
-def expire(tx: Transaction, queue: Queue, held: Held) -> None:
+def expire(tx: Transaction, writes: WriteSet, queue: Queue, held: Held) -> None:
     """A message outlived its time: dead letter or gone, as its queue says."""
     if queue.dead_letter_on_expire:
-        bury(tx, queue, held, Event.EXPIRE, TTL_EXPIRED)
+        bury(tx, writes, queue, held, Event.EXPIRE, reason=TTL_EXPIRED)
     else:
-        remove(tx, queue, held, Event.EXPIRE)
+        remove(tx, writes, queue, held, Event.EXPIRE)
         tx.happened(queue.name, "ttl_discarded")

@@ -87,7 +87,7 @@ def receive_deferred(
 def _is_receivable(row: Row, queue: Queue, now_ms: int) -> bool:
     _, queue_id, state, *_ = row
     is_ours: bool = queue_id == queue.id and state == Stored.DEFERRED
-    return is_ours and not _is_over(row[_EXPIRES], now_ms)
+    return is_ours and not _is_over(row[rows.EXPIRES_AT], now_ms)
 
 
 # -- peek-lock -------------------------------------------------------------------------------------
@@ -99,8 +99,7 @@ def _claim(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> list[Mess
         return []
     check_step(Event.CLAIM, lifecycle.ACTIVE, lifecycle.LOCKED)
     until = instant(now_ms, queue.lock_duration_ms)
-    token_of = secrets.token_bytes
-    claimed = [(row, token_of(TOKEN_BYTES)) for row in chosen]
+    claimed = [(row, secrets.token_bytes(TOKEN_BYTES)) for row in chosen]
     tx.run([messages.lock(row[0], token, until) for row, token in claimed])
     tx.moved(queue, before=Stored.READY, after=Stored.LOCKED, number=len(claimed))
     found = [rows.delivered(row, token=token, locked_until=until) for row, token in claimed]
@@ -120,20 +119,20 @@ def _drain(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> list[Mess
         chosen = _next_in_line(tx, queue, wanted - len(found), now_ms, until_lane=True)
         if not chosen:
             break
-        tx.run([messages.delete(row[0]) for row in chosen])
-        tx.moved(queue, before=Stored.READY, number=len(chosen))
-        lifecycle.let_next_come(tx, queue, chosen[-1][_GROUP])
+        writes = tx.writes()
         for row in chosen:
+            writes.add(*messages.delete(row[0], has_body_apart=bool(row[rows.IS_APART])))
             found.append(rows.delivered(row, token=None, locked_until=0))
             total += len(found[-1].body)
+        tx.moved(queue, before=Stored.READY, number=len(chosen))
+        lifecycle.let_next_come(writes, queue, chosen[-1][rows.GROUP_ID])
+        writes.run()
     tx.happened(queue.name, "receive_deleted", len(found))
     _count_deliveries(tx, queue, found)
     return found
 
 
 # -- the front of the queue ------------------------------------------------------------------------
-
-_EXPIRES, _GROUP = 8, 9  # columns of a whole row
 
 
 def _next_in_line(
@@ -147,7 +146,7 @@ def _next_in_line(
     for _ in range(EXPIRED_ROUNDS_MAX):
         if wanted == 1:
             front = tx.run([messages.head_rows(queue.id, 1)])[0]
-            if not front or not _is_over(front[0][_EXPIRES], now_ms):
+            if not front or not _is_over(front[0][rows.EXPIRES_AT], now_ms):
                 return front
             _expire_heads(tx, queue, now_ms)
             continue
@@ -181,9 +180,11 @@ def _how_many(heads: list[Row], queue: Queue, *, until_lane: bool) -> int:
 
 def _expire_heads(tx: Transaction, queue: Queue, now_ms: int) -> None:
     front = tx.run([messages.held_heads(queue.id, limits.MAINTENANCE_ROWS)])[0]
+    writes = tx.writes()
     for held in map(rows.held, front):
         if _is_over(held.expires_at, now_ms):
-            lifecycle.expire(tx, queue, held)
+            lifecycle.expire(tx, writes, queue, held)
+    writes.run()
 
 
 def _count_deliveries(tx: Transaction, queue: Queue, found: list[Message]) -> None:

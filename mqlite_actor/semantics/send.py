@@ -21,7 +21,7 @@ from mqlite_actor.contract.words import Ordering
 from mqlite_actor.semantics import lifecycle
 from mqlite_actor.semantics.lifecycle import Event, check_step, instant
 from mqlite_actor.storage import memory, messages, queues, rows
-from mqlite_actor.storage.database import Statement, Stored, Transaction
+from mqlite_actor.storage.database import Stored, Transaction
 from mqlite_actor.storage.queues import Queue
 
 
@@ -135,44 +135,49 @@ def _store(
     tx: Transaction, queue: Queue, request: SendRequest, verdicts: list[_Verdict], now_ms: int
 ) -> list[int]:
     at = request.scheduled_enqueue_time_ms
+    state = Stored.SCHEDULED if at else Stored.READY
     visible_at = at or now_ms
-    lanes = _Lanes(tx, queue)
-    statements: list[Statement] = []
+    writes = tx.writes()
     slots: list[int] = []
-    stored: list[Stored] = []
+    stored = 0
     for message, verdict in zip(request.messages, verdicts, strict=True):
         if verdict.is_conflict or verdict.seq or verdict.same_as >= 0:
             slots.append(slots[verdict.same_as] if verdict.same_as >= 0 else verdict.seq)
             tx.happened(queue.name, "dedup_conflict" if verdict.is_conflict else "deduplicated")
             continue
         seq = tx.next_seq()
-        state = Stored.SCHEDULED if at else lanes.place(message.group_id, seq)
-        if at:
-            lanes.occupy(message.group_id)
         ttl_ms = _effective_ttl(message.ttl_ms if message.ttl_ms > 0 else request.ttl_ms, queue)
-        statements.append(
-            messages.insert(
-                seq,
-                queue.id,
-                state,
-                visible_at=visible_at,
-                enqueued_at=now_ms,
-                expires_at=instant(visible_at, ttl_ms) if ttl_ms else 0,
-                texts=rows.texts(message),
-                body=message.body,
-            )
+        lane = lifecycle.lane_of(queue, message.group_id or None)
+        insert = messages.insert(
+            seq,
+            queue.id,
+            lane,
+            state=state,
+            visible_at=visible_at,
+            enqueued_at=now_ms,
+            expires_at=instant(visible_at, ttl_ms) if ttl_ms else 0,
+            texts=rows.texts(message),
+            body=message.body,
         )
+        if state is Stored.READY and lane is not None:
+            writes.place(insert, queue)
+        else:
+            writes.add(insert)
+        if messages.is_apart(message.body):
+            writes.add(messages.insert_body(seq, message.body))
         if verdict.key:
-            statements.append(memory.accept(queue.id, verdict.key, verdict.body_hash, seq, now_ms))
+            writes.add(memory.accept(queue.id, verdict.key, verdict.body_hash, seq, now_ms))
         slots.append(seq)
-        stored.append(state)
-    tx.run(statements)
-    _note(tx, queue, stored)
+        stored += 1
+        if state is Stored.READY and lane is None:
+            tx.wake(queue.name)
+    writes.run()
+    _note(tx, queue, state, stored)
     return slots
 
 
 def _effective_ttl(ttl_ms: int, queue: Queue) -> int:
-    """The message's own time to live, with the queue's as default and ceiling; 0 means for ever."""
+    """The message's own time to live, with the queue's as default and ceiling; 0 is for ever."""
     own = max(ttl_ms, 0)
     ceiling = queue.default_ttl_ms
     if ceiling > 0:
@@ -180,43 +185,13 @@ def _effective_ttl(ttl_ms: int, queue: Queue) -> int:
     return own
 
 
-def _note(tx: Transaction, queue: Queue, stored: list[Stored]) -> None:
-    for state in set(stored):
-        number = stored.count(state)
-        is_scheduled = state is Stored.SCHEDULED
-        event = Event.SCHEDULE if is_scheduled else Event.SEND
-        check_step(event, lifecycle.NONE, lifecycle.WORD[state])
-        tx.moved(queue, after=state, number=number)
-        tx.happened(queue.name, "enqueued", number)
-        if is_scheduled:
-            tx.happened(queue.name, "scheduled", number)
-
-
-class _Lanes:
-    """READY or WAITING for the messages of one call, asking the file once for each lane.
-
-    A new message has the highest number of all, so it waits exactly if its lane is not empty, and
-    occupies it for the rest of the call.
-    """
-
-    __slots__ = ("_occupied", "_queue", "_tx")
-
-    def __init__(self, tx: Transaction, queue: Queue) -> None:
-        self._tx = tx
-        self._queue = queue
-        self._occupied: set[str | None] = set()
-
-    def place(self, group_id: str, seq: int) -> Stored:
-        group = group_id or None
-        if not lifecycle.has_lane(self._queue, group):
-            return Stored.READY
-        lane = lifecycle.lane_of(self._queue, group)
-        if lane in self._occupied:
-            return Stored.WAITING
-        self._occupied.add(lane)
-        return lifecycle.place(self._tx, self._queue, group, seq)
-
-    def occupy(self, group_id: str) -> None:
-        group = group_id or None
-        if lifecycle.has_lane(self._queue, group):
-            self._occupied.add(lifecycle.lane_of(self._queue, group))
+def _note(tx: Transaction, queue: Queue, state: Stored, number: int) -> None:
+    if not number:
+        return
+    is_scheduled = state is Stored.SCHEDULED
+    event = Event.SCHEDULE if is_scheduled else Event.SEND
+    check_step(event, lifecycle.NONE, lifecycle.WORD[state])
+    tx.moved(queue, after=state, number=number)
+    tx.happened(queue.name, "enqueued", number)
+    if is_scheduled:
+        tx.happened(queue.name, "scheduled", number)

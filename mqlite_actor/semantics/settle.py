@@ -29,7 +29,7 @@ from mqlite_actor.contract.wire import (
 from mqlite_actor.semantics import lifecycle
 from mqlite_actor.semantics.lifecycle import Event, check_step, instant
 from mqlite_actor.storage import messages, queues, receipts, rows
-from mqlite_actor.storage.database import Stored, Transaction
+from mqlite_actor.storage.database import Row, Statement, Stored, Transaction, WriteSet
 from mqlite_actor.storage.queues import Queue
 from mqlite_actor.storage.receipts import Verb
 from mqlite_actor.storage.rows import Held
@@ -42,28 +42,33 @@ _TOKEN: Final = re.compile("[0-9a-f]{32}")
 def complete(tx: Transaction, request: CompleteRequest, now_ms: int) -> OkResponse:
     """Remove the message."""
     queue, token = _addressed(tx, request)
-    if not _complete(tx, queue, request.seq_number, token, now_ms):
-        _replayed_or_lost(tx, queue, request.seq_number, token, Verb.COMPLETED, None, now_ms)
-        return DONE
-    _leave_receipt(tx, queue, request.seq_number, token, Verb.COMPLETED, None, now_ms)
+    seq = request.seq_number
+    gone = tx.run([messages.complete(seq, queue.id, token, now_ms)])[0]
+    if not gone:
+        return _replayed(tx, queue, seq, token, Verb.COMPLETED, now_ms)
+    writes = tx.writes()
+    _note_completed(tx, writes, queue, seq, gone[0])
+    writes.add(_receipt(queue, seq, token, Verb.COMPLETED, now_ms))
+    writes.run()
     return DONE
 
 
 def abandon(tx: Transaction, request: AbandonRequest, now_ms: int) -> OkResponse:
     """End the delivery without success: retry now, retry after the delay, or bury at the limit."""
     queue, token = _addressed(tx, request)
-    args = _digest(str(request.delay_ms))
-    held = _under_fence(tx, queue, request.seq_number, token, now_ms)
+    seq, args = request.seq_number, _digest(str(request.delay_ms))
+    held = _under_fence(tx, queue, seq, token, now_ms)
     if held is None:
-        _replayed_or_lost(tx, queue, request.seq_number, token, Verb.ABANDONED, args, now_ms)
-        return DONE
-    tx.happened(queue.name, "abandoned")
+        return _replayed(tx, queue, seq, token, Verb.ABANDONED, now_ms, args)
+    writes = tx.writes()
     if request.delay_ms > 0 and held.delivery_count < queue.max_delivery_count:
         due = instant(now_ms, request.delay_ms)
-        lifecycle.postpone(tx, queue, held, Event.ABANDON, due)
+        lifecycle.postpone(tx, writes, queue, held, Event.ABANDON, due)
     else:
-        lifecycle.end_delivery(tx, queue, held, Event.ABANDON, now_ms)
-    _leave_receipt(tx, queue, request.seq_number, token, Verb.ABANDONED, args, now_ms)
+        lifecycle.end_delivery(tx, writes, queue, held, Event.ABANDON, now_ms)
+    tx.happened(queue.name, "abandoned")
+    writes.add(_receipt(queue, seq, token, Verb.ABANDONED, now_ms, args))
+    writes.run()
     return DONE
 
 
@@ -72,27 +77,30 @@ def reject(tx: Transaction, request: RejectRequest, now_ms: int) -> OkResponse:
     queue, token = _addressed(tx, request)
     reason = request.dead_letter_reason or lifecycle.APP_REQUESTED
     description = request.dead_letter_description
-    args = _digest(reason, description)
-    held = _under_fence(tx, queue, request.seq_number, token, now_ms)
+    seq, args = request.seq_number, _digest(reason, description)
+    held = _under_fence(tx, queue, seq, token, now_ms)
     if held is None:
-        _replayed_or_lost(tx, queue, request.seq_number, token, Verb.DEAD_LETTERED, args, now_ms)
-        return DONE
+        return _replayed(tx, queue, seq, token, Verb.DEAD_LETTERED, now_ms, args)
+    writes = tx.writes()
+    lifecycle.bury(tx, writes, queue, held, Event.REJECT, reason=reason, description=description)
     tx.happened(queue.name, "rejected")
-    lifecycle.bury(tx, queue, held, Event.REJECT, reason, description)
-    _leave_receipt(tx, queue, request.seq_number, token, Verb.DEAD_LETTERED, args, now_ms)
+    writes.add(_receipt(queue, seq, token, Verb.DEAD_LETTERED, now_ms, args))
+    writes.run()
     return DONE
 
 
 def defer(tx: Transaction, request: DeferRequest, now_ms: int) -> OkResponse:
     """Set the message aside, to be fetched by number."""
     queue, token = _addressed(tx, request)
-    held = _under_fence(tx, queue, request.seq_number, token, now_ms)
+    seq = request.seq_number
+    held = _under_fence(tx, queue, seq, token, now_ms)
     if held is None:
-        _replayed_or_lost(tx, queue, request.seq_number, token, Verb.DEFERRED, None, now_ms)
-        return DONE
+        return _replayed(tx, queue, seq, token, Verb.DEFERRED, now_ms)
+    writes = tx.writes()
+    lifecycle.set_aside(tx, writes, queue, held)
     tx.happened(queue.name, "deferred")
-    lifecycle.set_aside(tx, queue, held)
-    _leave_receipt(tx, queue, request.seq_number, token, Verb.DEFERRED, None, now_ms)
+    writes.add(_receipt(queue, seq, token, Verb.DEFERRED, now_ms))
+    writes.run()
     return DONE
 
 
@@ -109,26 +117,38 @@ def complete_batch(
     done: dict[tuple[int, bytes], bool] = {}
     if queue is not None:
         for seq, token in pairs:
-            if token is not None and (seq, token) not in done:
-                done[seq, token] = _complete(tx, queue, seq, token, now_ms)
-        fresh = [pair for pair, ok in done.items() if ok]
-        for (seq, token), ok in done.items():
-            if not ok:
-                find = receipts.find(seq, queue.id, Verb.COMPLETED, token, None, now_ms)
-                done[seq, token] = bool(tx.run([find])[0])
-        expires_at = instant(now_ms, limits.RECEIPT_MS)
-        tx.run(
-            [
-                receipts.insert(seq, queue.id, Verb.COMPLETED, token, None, expires_at)
-                for seq, token in fresh
-            ]
-        )
+            if token is not None:
+                done[seq, token] = False
+        _complete_all(tx, queue, done, now_ms)
     return CompleteBatchResponse(
         results=[
             SettleItemResult(seq_number=seq, ok=token is not None and done.get((seq, token), False))
             for seq, token in pairs
         ]
     )
+
+
+def _complete_all(
+    tx: Transaction, queue: Queue, done: dict[tuple[int, bytes], bool], now_ms: int
+) -> None:
+    """Set each pair to whether it is complete now: by this call, or by an earlier receipt."""
+    pairs = list(done)
+    gone = tx.run([messages.complete(seq, queue.id, token, now_ms) for seq, token in pairs])
+    writes = tx.writes()
+    missed: list[tuple[int, bytes]] = []
+    for (seq, token), row in zip(pairs, gone, strict=True):
+        if not row:
+            missed.append((seq, token))
+            continue
+        done[seq, token] = True
+        _note_completed(tx, writes, queue, seq, row[0])
+        writes.add(_receipt(queue, seq, token, Verb.COMPLETED, now_ms))
+    known = tx.run(
+        [receipts.find(seq, queue.id, Verb.COMPLETED, token, None, now_ms) for seq, token in missed]
+    )
+    for pair, receipt in zip(missed, known, strict=True):
+        done[pair] = bool(receipt)
+    writes.run()
 
 
 # -- the fence -------------------------------------------------------------------------------------
@@ -170,44 +190,39 @@ def _under_fence(tx: Transaction, queue: Queue, seq: int, token: bytes, now_ms: 
     return held if is_held else None
 
 
-def _complete(tx: Transaction, queue: Queue, seq: int, token: bytes, now_ms: int) -> bool:
-    gone = messages.first(tx.run([messages.complete(seq, queue.id, token, now_ms)])[0])
-    if gone is None:
-        return False
+def _note_completed(tx: Transaction, writes: WriteSet, queue: Queue, seq: int, gone: Row) -> None:
+    """What follows from a row deleted under the fence."""
+    group_id, is_apart = gone
     check_step(Event.COMPLETE, lifecycle.LOCKED, lifecycle.NONE)
+    if is_apart:
+        writes.add(messages.delete_body(seq))
     tx.moved(queue, before=Stored.LOCKED)
     tx.happened(queue.name, "completed")
-    lifecycle.let_next_come(tx, queue, gone[0])
-    return True
+    lifecycle.let_next_come(writes, queue, group_id)
 
 
 # -- receipts --------------------------------------------------------------------------------------
 
 
-def _leave_receipt(
+def _receipt(
+    queue: Queue, seq: int, token: bytes, verb: Verb, now_ms: int, args: bytes | None = None
+) -> Statement:
+    return receipts.insert(seq, queue.id, verb, token, args, instant(now_ms, limits.RECEIPT_MS))
+
+
+def _replayed(
     tx: Transaction,
     queue: Queue,
     seq: int,
     token: bytes,
     verb: Verb,
-    args: bytes | None,
     now_ms: int,
-) -> None:
-    expires_at = instant(now_ms, limits.RECEIPT_MS)
-    tx.run([receipts.insert(seq, queue.id, verb, token, args, expires_at)])
-
-
-def _replayed_or_lost(
-    tx: Transaction,
-    queue: Queue,
-    seq: int,
-    token: bytes,
-    verb: Verb,
-    args: bytes | None,
-    now_ms: int,
-) -> None:
+    args: bytes | None = None,
+) -> OkResponse:
+    """Success if exactly this was done before, else LockLost."""
     if not tx.run([receipts.find(seq, queue.id, verb, token, args, now_ms)])[0]:
         raise lost(seq)
+    return DONE
 
 
 def _digest(*parts: str) -> bytes:

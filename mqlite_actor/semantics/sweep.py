@@ -30,26 +30,34 @@ def _end_leases(
     tx: Transaction, limit: int, ended_at: int, now_ms: int, event: Event, counted: str
 ) -> int:
     found = tx.run([messages.expired_leases(ended_at, limit)])[0]
+    writes = tx.writes()
     for held in map(rows.held, found):
         queue = queues.by_id(tx, held.queue_id)
         tx.happened(queue.name, counted)
-        lifecycle.end_delivery(tx, queue, held, event, now_ms)
+        lifecycle.end_delivery(tx, writes, queue, held, event, now_ms)
+    writes.run()
     return len(found)
 
 
 def activate(tx: Transaction, limit: int, now_ms: int) -> int:
     """Scheduled messages whose time has come."""
     found = tx.run([messages.due(now_ms, limit)])[0]
+    writes = tx.writes()
     for held in map(rows.held, found):
-        lifecycle.activate(tx, queues.by_id(tx, held.queue_id), held)
+        queue = queues.by_id(tx, held.queue_id)
+        lifecycle.give_back(tx, writes, queue, held, Event.ACTIVATE, None)
+        tx.happened(queue.name, "activated")
+    writes.run()
     return len(found)
 
 
 def expire(tx: Transaction, limit: int, now_ms: int) -> int:
     """Messages past their time to live, leased ones included (decision 9)."""
     found = tx.run([messages.expired(now_ms, limit)])[0]
+    writes = tx.writes()
     for held in map(rows.held, found):
-        lifecycle.expire(tx, queues.by_id(tx, held.queue_id), held)
+        lifecycle.expire(tx, writes, queues.by_id(tx, held.queue_id), held)
+    writes.run()
     return len(found)
 
 
@@ -87,14 +95,16 @@ def release(
     if queue is None:
         return 0
     released = 0
-    for seq, token in leases:
-        row = messages.first(tx.run([messages.held(seq)])[0])
-        held = None if row is None else rows.held(row)
+    writes = tx.writes()
+    found = tx.run([messages.held(seq) for seq, _ in leases])
+    for (_, token), row in zip(leases, found, strict=True):
+        held = rows.held(row[0]) if row else None
         if held is None or held.queue_id != queue.id or held.lock_token != token:
             continue
         if is_counted:
-            lifecycle.end_delivery(tx, queue, held, Event.LEASE_END, now_ms)
+            lifecycle.end_delivery(tx, writes, queue, held, Event.LEASE_END, now_ms)
         else:
-            lifecycle.give_back(tx, queue, held, Event.RELEASE, now_ms, uncount=1)
+            lifecycle.give_back(tx, writes, queue, held, Event.RELEASE, now_ms, uncount=1)
         released += 1
+    writes.run()
     return released

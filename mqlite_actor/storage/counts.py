@@ -32,16 +32,17 @@ WHERE queue_id = ?"""
 
 TRUE_COUNTS: Final = """
 SELECT sum(state IN (1, 2)), sum(state = 3), sum(state = 4), sum(state = 5), sum(state = 6),
-  sum(CASE WHEN state = 6 THEN length(body) ELSE 0 END)
+  sum(CASE WHEN state = 6 THEN coalesce(
+    length(body), (SELECT length(b.body) FROM bodies AS b WHERE b.id = messages.id)) ELSE 0 END)
 FROM messages WHERE queue_id = ?"""
 
 # The lowest sequence number of each live state; sequence order is enqueue order, so the oldest is
 # one of them (review: an index on enqueued_at would be paid by every message).
 OLDEST: Final = """
 SELECT min(enqueued_at) FROM messages WHERE id IN (
-  (SELECT id FROM messages WHERE queue_id = ?1 AND state = 1 ORDER BY id LIMIT 1),
-  (SELECT id FROM messages WHERE queue_id = ?1 AND state = 2 ORDER BY id LIMIT 1),
-  (SELECT id FROM messages WHERE queue_id = ?1 AND state = 3 ORDER BY id LIMIT 1))"""
+  (SELECT id FROM messages WHERE queue_id = ? AND state = 1 ORDER BY id LIMIT 1),
+  (SELECT id FROM messages WHERE queue_id = ? AND state = 2 ORDER BY id LIMIT 1),
+  (SELECT id FROM messages WHERE queue_id = ? AND state = 3 ORDER BY id LIMIT 1))"""
 
 
 def add(queue_id: int, delta: Sequence[int]) -> Statement:
@@ -66,7 +67,7 @@ def true_counts(queue_id: int) -> Statement:
 
 def oldest(queue_id: int) -> Statement:
     """enqueued_at of the oldest active or locked message, or NULL."""
-    return OLDEST, (queue_id,)
+    return OLDEST, (queue_id,) * 3
 
 
 def six(row: Row) -> tuple[int, int, int, int, int, int]:

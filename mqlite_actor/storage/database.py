@@ -105,8 +105,6 @@ class Transaction:
         if after is not None:
             delta[counts.COLUMN[after]] += number
         delta[counts.DEAD_BYTES] += dead_bytes
-        if after is Stored.READY:
-            self.wake(queue.name, number)
 
     def wake(self, queue: str, number: int = 1) -> None:
         """`number` messages of this queue may have become claimable."""
@@ -117,6 +115,10 @@ class Transaction:
         if number:
             key = (queue, event)
             self.events[key] = self.events.get(key, 0) + number
+
+    def writes(self) -> WriteSet:
+        """A write set to gather statements in."""
+        return WriteSet(self)
 
     def flush(self) -> None:
         """Write what was gathered: counts, one statement per touched queue, and the sequence
@@ -130,3 +132,37 @@ class Transaction:
             self.run(statements)
         self._deltas.clear()
         self._first_seq = None
+
+
+class WriteSet:
+    """The statements by which one verb acts, run together after it has decided.
+
+    `place` adds one that returns the state it gave a message: READY means that somebody may be
+    waiting for it.
+    """
+
+    __slots__ = ("_placed", "_statements", "_tx")
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+        self._statements: list[Statement] = []
+        self._placed: list[tuple[int, str]] = []
+
+    def add(self, *statements: Statement) -> None:
+        """Statements whose rows nobody needs."""
+        self._statements += statements
+
+    def place(self, statement: Statement, queue: Queue) -> None:
+        """A statement that returns the state of the row that it placed in line, if it did."""
+        self._placed.append((len(self._statements), queue.name))
+        self._statements.append(statement)
+
+    def run(self) -> None:
+        """Run all and note the wake-ups. Once only."""
+        if not self._statements:
+            return
+        found = self._tx.run(self._statements)
+        for index, queue in self._placed:
+            ready = sum(row[0] == Stored.READY for row in found[index])
+            if ready:
+                self._tx.wake(queue, ready)

@@ -1,84 +1,109 @@
 """Every statement about message rows.
 
 Called by the semantics, which decide; here is only how a row is written and found, and which index
-does it (pinned in tests/storage/test_plans.py). Statements that must know whether they hit
-something return the row (RETURNING): changed-row counts are not portable. The constant states in
-the text let SQLite prove its partial indexes.
+does it (pinned in tests/storage). A statement that must tell what it did returns it (RETURNING):
+counts of changed rows are not portable. The constant states in the text let SQLite prove its
+partial indexes.
+
+A lane is the line that a message stands in: its group, or (`lane` "") its whole queue, or none at
+all (`lane` None). Statements that put an active message in line decide themselves whether it is
+READY or WAITING, and return that.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from mqlite_actor.contract.limits import INLINE_BYTES_MAX
 from mqlite_actor.storage.database import Row, Statement, Stored, Value
-from mqlite_actor.storage.rows import COLUMNS
+from mqlite_actor.storage.rows import COLUMNS, WHOLE
+
+WHOLE_QUEUE: Final = ""
+"""The lane of a strict queue. No group is called so: an absent group is NULL."""
+
+Lane = str | None
+
+# messages_by_group; messages_by_state, one seek for each state.
+# `id > 0` holds for every row; without it SQLite takes messages_by_state for the range on state,
+# and sorts all live rows of the queue.
+_GROUP_LIVES = """SELECT 1 FROM messages AS e
+  WHERE e.queue_id = ? AND e.group_id = ? AND e.state < 6 AND e.id > 0"""
+_QUEUE_LIVES = "SELECT 1 FROM messages AS e WHERE e.queue_id = ? AND e.state IN (1, 2, 3, 4, 5)"
+_WAITS_IF = "CASE WHEN EXISTS ({}) THEN 2 ELSE 1 END"
+_BYTES = "coalesce(length(body), (SELECT length(b.body) FROM bodies AS b WHERE b.id = messages.id))"
 
 # -- sending ---------------------------------------------------------------------------------------
 
-INSERT: Final = f"""
+_INSERT = f"""
 INSERT INTO messages ({COLUMNS})
-VALUES (?, ?, ?, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, ?)"""
+VALUES (?, ?, {{}}, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, ?)"""
+INSERT: Final = _INSERT.format("?")
+# A new row has the highest number, so whatever lives in its lane stands in front of it.
+INSERT_IN_GROUP: Final = _INSERT.format(_WAITS_IF.format(_GROUP_LIVES)) + " RETURNING state"
+INSERT_IN_QUEUE: Final = _INSERT.format(_WAITS_IF.format(_QUEUE_LIVES)) + " RETURNING state"
 
-# messages_by_group; any row of the group that is not dead-lettered holds back a newer one.
-GROUP_LIVES: Final = """
-SELECT 1 FROM messages WHERE queue_id = ? AND group_id = ? AND state < 6 AND id < ? LIMIT 1"""
-
-# messages_by_state, one seek for each state.
-QUEUE_LIVES: Final = """
-SELECT 1 FROM messages WHERE queue_id = ? AND state IN (1, 2, 3, 4, 5) AND id < ? LIMIT 1"""
+INSERT_BODY: Final = "INSERT INTO bodies (id, body) VALUES (?, ?)"
+DELETE_BODY: Final = "DELETE FROM bodies WHERE id = ?"
 
 
 def insert(
     seq: int,
     queue_id: int,
-    state: Stored,
+    lane: Lane,
     *,
-    delivery_count: int = 0,
+    state: Stored,
     visible_at: int,
     enqueued_at: int,
     expires_at: int,
     texts: tuple[Value, ...],
     body: bytes,
 ) -> Statement:
-    """A new row; `texts` are the columns group_id to properties."""
-    return INSERT, (
-        seq, queue_id, state, delivery_count, visible_at, enqueued_at, expires_at, *texts, body,
-    )  # fmt: skip
+    """A new row; `texts` are the columns group_id to properties.
 
-
-def lane_lives(queue_id: int, group_id: str | None, before: int) -> Statement:
-    """One row if a message in front of id `before` still lives in the lane.
-
-    The lane is the group, or (group_id None) the whole queue.
+    `state` READY with a lane is decided by the statement, which then returns it. A body over
+    INLINE_BYTES_MAX is left to `insert_body`.
     """
-    if group_id is None:
-        return QUEUE_LIVES, (queue_id, before)
-    return GROUP_LIVES, (queue_id, group_id, before)
+    rest = (0, visible_at, enqueued_at, expires_at, *texts, None if is_apart(body) else body)
+    if state is not Stored.READY or lane is None:
+        return INSERT, (seq, queue_id, state, *rest)
+    if lane == WHOLE_QUEUE:
+        return INSERT_IN_QUEUE, (seq, queue_id, queue_id, *rest)
+    return INSERT_IN_GROUP, (seq, queue_id, queue_id, lane, *rest)
+
+
+def is_apart(body: bytes) -> bool:
+    """Whether a body is kept beside its row."""
+    return len(body) > INLINE_BYTES_MAX
+
+
+def insert_body(seq: int, body: bytes) -> Statement:
+    """The large body of a row."""
+    return INSERT_BODY, (seq, body)
 
 
 # -- claiming --------------------------------------------------------------------------------------
 
 # messages_by_state: the first rows of state 1, whatever else the queue holds.
-HEADS: Final = """
-SELECT id, expires_at, group_id, length(body) FROM messages
+HEADS: Final = f"""
+SELECT id, expires_at, group_id, {_BYTES} FROM messages
 WHERE queue_id = ? AND state = 1 ORDER BY id LIMIT ?"""
 
 # The heads that are not past their time, for a queue whose front is full of expired ones.
-FRESH_HEADS: Final = """
-SELECT id, expires_at, group_id, length(body) FROM messages
+FRESH_HEADS: Final = f"""
+SELECT id, expires_at, group_id, {_BYTES} FROM messages
 WHERE queue_id = ? AND state = 1 AND (expires_at = 0 OR expires_at > ?) ORDER BY id LIMIT ?"""
 
 HEAD_ROWS: Final = f"""
-SELECT {COLUMNS} FROM messages WHERE queue_id = ? AND state = 1 ORDER BY id LIMIT ?"""
+SELECT {WHOLE} FROM messages WHERE queue_id = ? AND state = 1 ORDER BY id LIMIT ?"""
 
 HELD_COLUMNS: Final = (
     "id, queue_id, state, delivery_count, locked_until, lock_token, expires_at, group_id,"
-    " length(body)"
+    f" {_BYTES}, body IS NULL"
 )
 HELD_HEADS: Final = f"""
 SELECT {HELD_COLUMNS} FROM messages WHERE queue_id = ? AND state = 1 ORDER BY id LIMIT ?"""
 
-ROW: Final = f"SELECT {COLUMNS} FROM messages WHERE id = ?"
+ROW: Final = f"SELECT {WHOLE} FROM messages WHERE id = ?"
 
 LOCK: Final = """
 UPDATE messages SET state = 3, locked_until = ?, lock_token = ?, delivery_count = delivery_count + 1
@@ -89,16 +114,17 @@ DELETE: Final = "DELETE FROM messages WHERE id = ?"
 # The first row of the lane that lives, if it waits: it is next in line now.
 PROMOTE_IN_GROUP: Final = """
 UPDATE messages SET state = 1 WHERE state = 2 AND id = (
-  SELECT id FROM messages WHERE queue_id = ? AND group_id = ? AND state < 6 ORDER BY id LIMIT 1)
-RETURNING id"""
+  SELECT id FROM messages WHERE queue_id = ? AND group_id = ? AND state < 6 AND id > 0
+  ORDER BY id LIMIT 1)
+RETURNING state"""
 
-_FIRST_OF = (
-    "SELECT * FROM (SELECT id FROM messages WHERE queue_id = ?1 AND state = {} ORDER BY id LIMIT 1)"
+_FIRST = (
+    "SELECT * FROM (SELECT id FROM messages WHERE queue_id = ? AND state = {} ORDER BY id LIMIT 1)"
 )
 PROMOTE_IN_QUEUE: Final = f"""
 UPDATE messages SET state = 1 WHERE state = 2 AND id = (
-  SELECT min(id) FROM ({" UNION ALL ".join(_FIRST_OF.format(state) for state in range(1, 6))}))
-RETURNING id"""
+  SELECT min(id) FROM ({" UNION ALL ".join(_FIRST.format(state) for state in range(1, 6))}))
+RETURNING state"""
 
 
 def heads(queue_id: int, limit: int) -> Statement:
@@ -131,16 +157,22 @@ def lock(seq: int, token: bytes, locked_until: int) -> Statement:
     return LOCK, (locked_until, token, seq)
 
 
-def delete(seq: int) -> Statement:
-    """Remove a row."""
-    return DELETE, (seq,)
+def delete(seq: int, *, has_body_apart: bool) -> list[Statement]:
+    """Remove a row and what belongs to it."""
+    row_only: list[Statement] = [(DELETE, (seq,))]
+    return [*row_only, delete_body(seq)] if has_body_apart else row_only
 
 
-def promote(queue_id: int, group_id: str | None) -> Statement:
-    """Make the head of a lane ready if it waits; returns its id."""
-    if group_id is None:
-        return PROMOTE_IN_QUEUE, (queue_id,)
-    return PROMOTE_IN_GROUP, (queue_id, group_id)
+def delete_body(seq: int) -> Statement:
+    """Remove the large body of a row that is gone."""
+    return DELETE_BODY, (seq,)
+
+
+def promote(queue_id: int, lane: str) -> Statement:
+    """Make the head of a lane READY if it waits; returns that state if it did."""
+    if lane == WHOLE_QUEUE:
+        return PROMOTE_IN_QUEUE, (queue_id,) * 5
+    return PROMOTE_IN_GROUP, (queue_id, lane)
 
 
 # -- settling --------------------------------------------------------------------------------------
@@ -149,18 +181,24 @@ HELD: Final = f"SELECT {HELD_COLUMNS} FROM messages WHERE id = ?"
 
 # The fence: this row, this queue, this lease, and the lease still runs.
 _FENCE = "id = ? AND queue_id = ? AND state = 3 AND lock_token = ? AND locked_until > ?"
-COMPLETE: Final = f"DELETE FROM messages WHERE {_FENCE} RETURNING group_id"
+COMPLETE: Final = f"DELETE FROM messages WHERE {_FENCE} RETURNING group_id, body IS NULL"
 RENEW: Final = f"""
 UPDATE messages SET locked_until = max(locked_until, ?) WHERE {_FENCE} RETURNING locked_until"""
 
-REST: Final = """
-UPDATE messages SET state = ?, visible_at = ?, locked_until = 0, lock_token = NULL,
-  delivery_count = delivery_count - ? WHERE id = ?"""
+_REST = """
+UPDATE messages SET state = {}, visible_at = coalesce(?, visible_at), locked_until = 0,
+  lock_token = NULL, delivery_count = delivery_count - ? WHERE id = ?"""
+REST: Final = _REST.format("?")
+GIVE_BACK: Final = _REST.format("1") + " RETURNING state"
+GIVE_BACK_IN_GROUP: Final = (
+    _REST.format(_WAITS_IF.format(_GROUP_LIVES + " AND e.id < ?")) + " RETURNING state"
+)
+GIVE_BACK_IN_QUEUE: Final = (
+    _REST.format(_WAITS_IF.format(_QUEUE_LIVES + " AND e.id < ?")) + " RETURNING state"
+)
 BURY: Final = """
 UPDATE messages SET state = 6, locked_until = 0, lock_token = NULL,
   dead_letter_reason = ?, dead_letter_description = ? WHERE id = ?"""
-SET_STATE: Final = """
-UPDATE messages SET state = ?, locked_until = 0, lock_token = NULL WHERE id = ?"""
 
 
 def held(seq: int) -> Statement:
@@ -169,7 +207,7 @@ def held(seq: int) -> Statement:
 
 
 def complete(seq: int, queue_id: int, token: bytes, now_ms: int) -> Statement:
-    """Delete under the fence; returns the group if it took effect."""
+    """Delete under the fence; returns group and `body is apart` if it took effect."""
     return COMPLETE, (seq, queue_id, token, now_ms)
 
 
@@ -178,9 +216,23 @@ def renew(seq: int, queue_id: int, token: bytes, now_ms: int, locked_until: int)
     return RENEW, (locked_until, seq, queue_id, token, now_ms)
 
 
-def rest(seq: int, state: Stored, visible_at: int, *, uncount: int = 0) -> Statement:
-    """End a lease: back to active or scheduled. `uncount` takes that many deliveries back."""
-    return REST, (state, visible_at, uncount, seq)
+def rest(seq: int, state: Stored, visible_at: int | None = None) -> Statement:
+    """End a lease: scheduled or deferred from now on. None keeps the time."""
+    return REST, (state, visible_at, 0, seq)
+
+
+def give_back(
+    seq: int, queue_id: int, lane: Lane, visible_at: int | None, *, uncount: int = 0
+) -> Statement:
+    """Active again, at its place in line; returns READY or WAITING. None keeps the time.
+
+    `uncount` takes that many deliveries back.
+    """
+    if lane is None:
+        return GIVE_BACK, (visible_at, uncount, seq)
+    if lane == WHOLE_QUEUE:
+        return GIVE_BACK_IN_QUEUE, (queue_id, seq, visible_at, uncount, seq)
+    return GIVE_BACK_IN_GROUP, (queue_id, lane, seq, visible_at, uncount, seq)
 
 
 def bury(seq: int, reason: str, description: str | None) -> Statement:
@@ -188,20 +240,15 @@ def bury(seq: int, reason: str, description: str | None) -> Statement:
     return BURY, (reason, description, seq)
 
 
-def set_state(seq: int, state: Stored) -> Statement:
-    """End a lease and keep everything else."""
-    return SET_STATE, (state, seq)
-
-
 # -- looking ---------------------------------------------------------------------------------------
 
-_PEEK_STATE = """SELECT * FROM (SELECT id, length(body) AS bytes FROM messages
-  WHERE queue_id = ?1 AND state = {} AND id >= ?2 ORDER BY id LIMIT ?3)"""
+_PEEK_STATE = f"""SELECT * FROM (SELECT id, {_BYTES} AS bytes FROM messages
+  WHERE queue_id = ? AND state = {{}} AND id >= ? ORDER BY id LIMIT ?)"""
 
 
 def _peek_sql(states: tuple[Stored, ...]) -> str:
     parts = " UNION ALL ".join(_PEEK_STATE.format(int(state)) for state in states)
-    return f"SELECT id, bytes FROM ({parts}) ORDER BY id LIMIT ?3"
+    return f"SELECT id, bytes FROM ({parts}) ORDER BY id LIMIT ?"
 
 
 _PEEKS: Final = {
@@ -219,7 +266,7 @@ _PEEKS: Final = {
 
 def browse(queue_id: int, states: tuple[Stored, ...], from_seq: int, limit: int) -> Statement:
     """id and body length of the rows in these states from a number on, in order."""
-    return _PEEKS[states], (queue_id, from_seq, limit)
+    return _PEEKS[states], (queue_id, from_seq, limit) * len(states) + (limit,)
 
 
 # -- sweeping --------------------------------------------------------------------------------------

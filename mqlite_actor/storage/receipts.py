@@ -35,7 +35,7 @@ LIMIT 1"""
 
 # From the front, where the oldest rows are: stops reading at the first slice that is still live.
 PRUNE: Final = """
-DELETE FROM receipts WHERE expires_at < ?1 AND id IN (SELECT id FROM receipts ORDER BY id LIMIT ?2)
+DELETE FROM receipts WHERE expires_at < ? AND id IN (SELECT id FROM receipts ORDER BY id LIMIT ?)
 RETURNING id"""
 
 

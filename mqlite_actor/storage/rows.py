@@ -14,12 +14,22 @@ from mqlite_actor.contract.wire import Message
 from mqlite_actor.contract.words import State
 from mqlite_actor.storage.database import Row, Stored, Value
 
-COLUMNS: Final = (
+_ALL_BUT_BODY: Final = (
     "id, queue_id, state, delivery_count, visible_at, locked_until, lock_token, enqueued_at,"
-    " expires_at,"
-    " group_id, message_id, correlation_id, reply_to, content_type, subject, properties,"
-    " dead_letter_reason, dead_letter_description, body"
+    " expires_at, group_id, message_id, correlation_id, reply_to, content_type, subject,"
+    " properties, dead_letter_reason, dead_letter_description"
 )
+COLUMNS: Final = f"{_ALL_BUT_BODY}, body"
+"""As they are inserted."""
+
+WHOLE: Final = (
+    f"{_ALL_BUT_BODY}, coalesce(body, (SELECT b.body FROM bodies AS b WHERE b.id = messages.id)),"
+    " body IS NULL"
+)
+"""As they are read: the body wherever it is, and whether it is kept apart."""
+
+EXPIRES_AT, GROUP_ID, IS_APART = 8, 9, 19
+"""Places in a WHOLE row that decisions look at."""
 
 WIRE_STATE: Final = {
     Stored.READY: State.ACTIVE.value,
@@ -52,7 +62,7 @@ def delivered(row: Row, *, token: bytes | None, locked_until: int) -> Message:
     receive-and-delete."""
     (
         seq, _, _, count, _, _, _, enqueued_at, _, group_id, message_id, correlation_id, reply_to,
-        content_type, subject, properties, _, _, body,
+        content_type, subject, properties, _, _, body, _,
     ) = row  # fmt: skip
     return Message(
         seq_number=seq,
@@ -76,7 +86,7 @@ def peeked(row: Row) -> Message:
     (
         seq, _, state, count, visible_at, locked_until, _, enqueued_at, expires_at, group_id,
         message_id, correlation_id,
-        reply_to, content_type, subject, properties, reason, description, body,
+        reply_to, content_type, subject, properties, reason, description, body, _,
     ) = row  # fmt: skip
     return Message(
         seq_number=seq,
@@ -100,7 +110,7 @@ def peeked(row: Row) -> Message:
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What a decision about one message needs; the columns of `messages.HELD`."""
+    """What a decision about one message needs; the columns of `messages.HELD_COLUMNS`."""
 
     id: int
     queue_id: int
@@ -111,8 +121,9 @@ class Held(msgspec.Struct, frozen=True):
     expires_at: int
     group_id: str | None
     body_bytes: int
+    is_body_apart: int
 
 
 def held(row: Row) -> Held:
-    """A row of `messages.HELD`."""
+    """A row of `messages.HELD_COLUMNS`."""
     return Held(*row)

@@ -72,7 +72,14 @@ CREATE TABLE messages (
   properties              TEXT,
   dead_letter_reason      TEXT,
   dead_letter_description TEXT,
-  body                    BLOB NOT NULL
+  body                    BLOB
+) STRICT;
+
+-- Bodies over INLINE_BYTES_MAX; such a message has a NULL body. A change of state rewrites the whole row, so
+-- a large body beside it would be written again by every claim and every settlement.
+CREATE TABLE bodies (
+  id   INTEGER PRIMARY KEY,
+  body BLOB NOT NULL
 ) STRICT;
 
 -- The claim (state 1 from the lowest id), peek by state, the oldest of a state, the head of a strict queue.
