@@ -2,7 +2,7 @@
 
     python -m bench.layout [--runs 5] [--number 6000]
 
-Each try is a row of TRIES: DDL and the statements of one send, claim, complete and abandon. For each
+Each try is a row of TRIES: DDL and the statements of a send, claim, complete and abandon. For each
 it prints rates (median of interleaved runs, spread), the bytes that a step appends to the log, and
 the bytes of a stored message. Log bytes do not depend on the machine's mood, so they decide where
 rates are close. The figures stand in docs/decisions/0004-layout.md.
@@ -39,16 +39,16 @@ _BY_TIME = "CREATE INDEX by_time ON messages (visible_at) WHERE state = 4"
 _BY_EXPIRY = "CREATE INDEX by_expiry ON messages (expires_at) WHERE expires_at > 0 AND state < 6"
 _RECEIPTS = (
     (
-        "CREATE TABLE receipts (id INTEGER PRIMARY KEY, seq_number INTEGER NOT NULL, queue_id INTEGER"
-        " NOT NULL, verb INTEGER NOT NULL, expires_at INTEGER NOT NULL, lock_token BLOB NOT NULL, args"
-        " BLOB) STRICT"
+        "CREATE TABLE receipts (id INTEGER PRIMARY KEY, seq_number INTEGER NOT NULL,"
+        " queue_id INTEGER NOT NULL, verb INTEGER NOT NULL, expires_at INTEGER NOT NULL,"
+        " lock_token BLOB NOT NULL, args BLOB) STRICT"
     ),
     "CREATE INDEX receipts_by_seq ON receipts (seq_number)",
 )
 _COUNTS = (
     (
-        "CREATE TABLE counts (queue_id INTEGER PRIMARY KEY, active INTEGER NOT NULL, locked INTEGER NOT"
-        " NULL) STRICT"
+        "CREATE TABLE counts (queue_id INTEGER PRIMARY KEY, active INTEGER NOT NULL,"
+        " locked INTEGER NOT NULL) STRICT"
     ),
     "INSERT INTO counts VALUES (1, 0, 0)",
     "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT",
@@ -174,8 +174,8 @@ TRIES: Final = (
             *_INDEXES,
             (
                 "CREATE TABLE receipts (lock_token BLOB PRIMARY KEY, seq_number INTEGER NOT NULL,"
-                " queue_id INTEGER NOT NULL, verb INTEGER NOT NULL, expires_at INTEGER NOT NULL, args"
-                " BLOB) STRICT"
+                " queue_id INTEGER NOT NULL, verb INTEGER NOT NULL, expires_at INTEGER NOT NULL,"
+                " args BLOB) STRICT"
             ),
             *_COUNTS,
         ),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from mqlite_actor.version import __version__
 
+TYPE_CHECKING = False  # typing's own would cost `mqlite version` the import of typing and re
 if TYPE_CHECKING:
     from mqlite_actor.contract.errors import (
         Closed,

@@ -7,7 +7,8 @@ request its engine has an operation for; any other path is `no such path`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from mqlite_actor.contract.keys import Right
 PREFIX = "/mqlite.v1."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call:
     """One route. `reads_body` False: the body is never looked at. `no_store`: replies must not be
     cached."""
@@ -30,15 +31,16 @@ class Call:
     doc: str
     reads_body: bool = True
     no_store: bool = False
-    decoder: msgspec.json.Decoder[Any] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "decoder", msgspec.json.Decoder(self.request))
 
     @property
     def path(self) -> str:
         """The full HTTP path."""
         return PREFIX + self.name
+
+    @cached_property
+    def decoder(self) -> msgspec.json.Decoder[Any]:
+        """The strict decoder of its requests; made at first use, since a client needs none."""
+        return msgspec.json.Decoder(self.request)
 
 
 _SEND, _LISTEN, _MANAGE = Right.SEND, Right.LISTEN, Right.MANAGE

@@ -113,6 +113,17 @@ WAL_BYTES_KEPT: Final = 64 * MIB
 """A log that grew past this under a long reader is cut back to it by the next checkpoint that can.
 """
 
+CHECKPOINT_PAGES: Final = 1000
+"""Length of the log, 4 MiB, from which it is moved into the file beside the writer; SQLite's own
+number for the automatic checkpoints that this replaces."""
+
+LOG_PAGES_MAX: Final = 4 * CHECKPOINT_PAGES
+"""Length at which the writer cuts it, because steady writing kept the other from reaching its end.
+"""
+
+CHECKPOINT_PAUSE_SECONDS: Final = 0.2
+"""After a checkpoint that failed, or that a reader held up."""
+
 CLOSE_SECONDS: Final = 10.0
 """How long close waits for work that has begun before it reports that it could not end in order."""
 

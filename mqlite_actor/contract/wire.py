@@ -253,7 +253,8 @@ class QueueInfo(msgspec.Struct, frozen=True):
     max_delivery_count: Int
     default_ttl_ms: Int
     dedup_window_ms: Int
-    generation: str
+    generation: str = ""
+    """Opaque; what DeleteQueue asks for. "" from a broker that is too old to have it."""
 
 
 class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

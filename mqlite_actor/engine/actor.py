@@ -17,7 +17,7 @@ import outcome
 import trio
 
 from mqlite_actor.contract import limits
-from mqlite_actor.contract.errors import Internal, MqliteError
+from mqlite_actor.contract.errors import Internal, MqliteError, Unavailable
 from mqlite_actor.contract.wire import MessagesResponse, ReceiveRequest
 from mqlite_actor.engine.group import GroupResult
 from mqlite_actor.engine.mailbox import Job, Mailbox, Where
@@ -32,11 +32,13 @@ class Actor:
     """Mailbox, waiters and the loop between them and the storage thread."""
 
     __slots__ = (
-        "_is_draining", "_run_group", "_thread", "crash", "events", "groups", "mailbox", "waiters",
+        "_is_draining", "_ran", "_run_group", "_thread",
+        "crash", "events", "groups", "mailbox", "waiters",
     )  # fmt: skip
 
-    def __init__(self, run_group: RunGroup) -> None:
+    def __init__(self, run_group: RunGroup, ran: Callable[[], None]) -> None:
         self._run_group = run_group
+        self._ran = ran  # told after each group, in the trio thread
         self._thread = trio.CapacityLimiter(1)
         self._is_draining = False
         self.crash: BaseException | None = None
@@ -48,17 +50,25 @@ class Actor:
     async def submit(self, job: Job, *, room_seconds: float) -> object:
         """The command's outcome: its response, or its error raised.
 
-        Raises the closing error once the mailbox is closed. Cancelled while it waits, the command
-        did not and will not run; cancelled later, the outcome is still returned (the cancellation
-        shows at the caller's next checkpoint).
+        Raises the closing error once the mailbox is closed, and Unavailable when there was no room
+        for `room_seconds`. Cancelled while it waits, the command did not and will not run;
+        cancelled later, the outcome is still returned (the cancellation shows at the caller's next
+        checkpoint).
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        await self.mailbox.wait_for_room(job.weight, room_seconds)
-        if self.mailbox.closed_with is not None:
-            raise _again(self.mailbox.closed_with)
+        mailbox = self.mailbox
+        if mailbox.closed_with is not None:
+            raise _again(mailbox.closed_with)
         job.task = trio.lowlevel.current_task()
-        self.mailbox.put(job)
+        if mailbox.has_room(job.weight):
+            mailbox.put(job)
+            return await self._outcome(job)
+        with trio.move_on_after(room_seconds) as patience:
+            mailbox.line_up(job, patience)
+            return await self._outcome(job)
+        raise Unavailable(f"{len(mailbox)} commands wait for the writer; repeat after a pause")
 
+    async def _outcome(self, job: Job) -> object:
         def withdraw(_: object) -> trio.lowlevel.Abort:
             if job.where is Where.TAKEN:
                 job.is_unwanted = True  # trio asks only once, so it must not be parked any more
@@ -85,6 +95,7 @@ class Actor:
                     )
                     self._deliver(group, result)
                     group = []
+                    self._ran()
             except BaseException as error:
                 self._fail_all(group, error)
                 raise
@@ -99,8 +110,7 @@ class Actor:
         """Refuse new commands with `error` and give it to every parked receive; what waits still
         runs."""
         self._is_draining = True
-        self.mailbox.close(error)
-        for job in self.waiters.take_all():
+        for job in self.mailbox.close(error) + self.waiters.take_all():
             _answer(job, outcome.Error(_again(error)))
 
     def _deliver(self, group: list[Job], result: GroupResult) -> None:

@@ -6,6 +6,7 @@ and the door decode only rows of CALLS). Sent by the sweeper and by `Engine.hand
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from mqlite_actor.contract import limits
 from mqlite_actor.semantics import operations, peek, sweep
 from mqlite_actor.semantics.operations import Operation
+from mqlite_actor.storage.sqlite import SqliteStore
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -53,13 +55,17 @@ class Release(msgspec.Struct, frozen=True):
     is_counted: bool = False
 
 
+class TruncateLog(msgspec.Struct, frozen=True):
+    """Move the whole log into the file and cut it; the reply says whether it could be done."""
+
+
 class CountEntities(msgspec.Struct, frozen=True):
     """How many queues and subscriptions there are, for Status."""
 
 
 INTERNAL: dict[type[Any], Operation] = {
     Reap: lambda tx, command, now_ms: sweep.reap(tx, command.limit, now_ms),
-    Recover: lambda tx, command, now_ms: sweep.recover(tx, command.limit, now_ms),
+    Recover: lambda tx, command, now_ms: sweep.recover(tx, command.limit),
     Activate: lambda tx, command, now_ms: sweep.activate(tx, command.limit, now_ms),
     Expire: lambda tx, command, now_ms: sweep.expire(tx, command.limit, now_ms),
     PruneReceipts: lambda tx, command, now_ms: sweep.prune_receipts(tx, command.limit, now_ms),
@@ -69,6 +75,12 @@ INTERNAL: dict[type[Any], Operation] = {
     ),
     CountEntities: lambda tx, command, now_ms: peek.count_entities(tx),
 }
+
+
+ALONE: dict[type[Any], Callable[[SqliteStore], Any]] = {
+    TruncateLog: SqliteStore.truncate_log,
+}
+"""What runs in the storage thread between two groups, outside of any transaction."""
 
 
 def table(*, message_bytes_max: int) -> dict[type[Any], Operation]:

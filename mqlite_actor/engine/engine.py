@@ -24,6 +24,7 @@ from mqlite_actor.contract.errors import Closed, Unsupported
 from mqlite_actor.engine import admission, commands
 from mqlite_actor.engine.actor import Actor
 from mqlite_actor.engine.group import GroupResult, run_group
+from mqlite_actor.engine.keeper import Keeper
 from mqlite_actor.engine.mailbox import Command, Job
 from mqlite_actor.engine.sweeper import Sweeper
 from mqlite_actor.semantics.operations import Operation
@@ -55,7 +56,7 @@ class Engine:
     """An open engine. Made by `open_engine` or `run_engine`."""
 
     __slots__ = (
-        "_actor", "_local", "_options", "_started", "_stop", "_store", "_sweeper",
+        "_actor", "_keeper", "_local", "_options", "_started", "_stop", "_store", "_sweeper",
         "_table", "_thread",
     )  # fmt: skip
 
@@ -63,8 +64,9 @@ class Engine:
         self._store = store
         self._options = options
         self._table = commands.table(message_bytes_max=options.message_bytes_max)
-        self._actor = Actor(self._run_group)
+        self._actor = Actor(self._run_group, self._ran)
         self._sweeper = Sweeper(self._submit, options.clock)
+        self._keeper = Keeper(store, partial(self._submit, commands.TruncateLog()))
         self._started = options.clock.monotonic()
         self._stop = trio.Event()
         self._thread = threading.get_ident()
@@ -152,6 +154,9 @@ class Engine:
             "waiters": self._actor.waiters.counts(),
             "events": dict(self._actor.events),
             "maintenance": self._sweeper.health,
+            "log_pages": self._store.log_pages,
+            "checkpoints": self._keeper.checkpoints,
+            "truncations": self._keeper.truncations,
         }
 
     def close(self) -> None:
@@ -162,7 +167,8 @@ class Engine:
     # -- inside ------------------------------------------------------------------------------------
 
     async def _submit(self, request: Command, *, until: float = 0.0) -> Command:
-        job = Job(request, admission.weigh(request), until=until)
+        is_alone = type(request) in commands.ALONE
+        job = Job(request, admission.weigh(request), until=until, is_alone=is_alone)
         if not until:
             return await self._actor.submit(job, room_seconds=self._options.room_seconds)
         with trio.CancelScope() as poll:
@@ -208,6 +214,9 @@ class Engine:
     def _run_group(self, requests: list[Any]) -> GroupResult:
         return run_group(self._store, self._table, requests, self._options.clock)
 
+    def _ran(self) -> None:
+        self._keeper.noticed()
+
     async def run(self, task_status: trio.TaskStatus[Engine]) -> None:
         """Actor and passes, from the first call let in to the last answer given. Once only."""
         async with trio.open_nursery() as nursery:
@@ -216,6 +225,8 @@ class Engine:
                 async with trio.open_nursery() as passes:
                     if self._options.background:
                         passes.start_soon(self._sweeper.run)
+                    if not self._store.is_memory:
+                        passes.start_soon(self._keeper.run)
                     task_status.started(self)
                     await self._stop.wait()
                     passes.cancel_scope.cancel()

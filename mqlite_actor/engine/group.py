@@ -17,7 +17,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from outcome import Error, Outcome, Value
+from outcome import Error, Outcome, Value, capture
 
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import wire
@@ -30,6 +30,7 @@ from mqlite_actor.contract.errors import (
     StorageFull,
     Unavailable,
 )
+from mqlite_actor.engine.commands import ALONE
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.sqlite import SqliteStore, mapped
@@ -86,6 +87,9 @@ def run_group(
     result = GroupResult(len(requests))
     everything = range(len(requests))
     if not _is_sound(store, result, everything):
+        return result
+    if type(requests[0]) in ALONE:
+        result.outcomes[0] = capture(ALONE[type(requests[0])], store)
         return result
     try:
         _together(store, table, requests, everything, clock, result)
@@ -206,13 +210,15 @@ def _fail(
 def _answer_unknown(
     store: SqliteStore, result: GroupResult, indexes: Sequence[int], unknown: _Unknown
 ) -> None:
-    _log.error("a commit failed; its outcome is unknown", exc_info=unknown.__cause__)
+    cause = unknown.__cause__
+    reason = cause.message if isinstance(cause, MqliteError) else type(cause).__name__
+    _log.error("a commit failed, its outcome is unknown: %s", reason, exc_info=cause)
     store.healthy = store.is_memory
     result.is_doubtful = True
     for index in indexes:
         result.outcomes[index] = Error(
             OutcomeUnknown(
-                "the commit failed and may or may not be on disk; look before you repeat"
+                f"the commit failed ({reason}) and may or may not be on disk; look before repeating"
             )
         )
 

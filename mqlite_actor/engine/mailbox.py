@@ -15,27 +15,41 @@ from typing import Any
 import trio
 
 from mqlite_actor.contract import limits
-from mqlite_actor.contract.errors import MqliteError, Unavailable
+from mqlite_actor.contract.errors import MqliteError
 
 Command = Any
 """A struct that the engine's table has a function for: a request of the wire or of `commands`."""
 
 
 class Where(IntEnum):
-    """Where a job is; only in the first two may its caller withdraw it."""
+    """Where a job is; all but TAKEN may be withdrawn by its caller."""
 
-    QUEUED = 1
-    PARKED = 2
-    TAKEN = 3
+    LINED = 1  # outside, waiting for room
+    QUEUED = 2
+    PARKED = 3
+    TAKEN = 4
 
 
 class Job:
     """A command and the task that waits for its outcome."""
 
-    __slots__ = ("has_waited", "is_unwanted", "poll", "request", "task", "until", "weight", "where")
+    __slots__ = (
+        "has_waited",
+        "is_alone",
+        "is_unwanted",
+        "poll",
+        "request",
+        "task",
+        "until",
+        "weight",
+        "where",
+    )
 
-    def __init__(self, request: Command, weight: int, *, until: float = 0.0) -> None:
+    def __init__(
+        self, request: Command, weight: int, *, until: float = 0.0, is_alone: bool = False
+    ) -> None:
         self.request = request
+        self.is_alone = is_alone  # in no group with others, and in no transaction
         self.weight = weight  # bytes it holds while it waits
         self.task: trio.lowlevel.Task | None = None
         self.where = Where.QUEUED
@@ -48,13 +62,13 @@ class Job:
 class Mailbox:
     """FIFO of jobs; woken receives come in at the front."""
 
-    __slots__ = ("_bytes", "_filled", "_jobs", "_room", "closed_with", "waits")
+    __slots__ = ("_bytes", "_filled", "_jobs", "_line", "closed_with", "waits")
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[int, Job] = OrderedDict()  # by identity: withdrawing is one look-up
         self._bytes = 0
         self._filled = trio.Event()
-        self._room = trio.lowlevel.ParkingLot()
+        self._line: OrderedDict[int, tuple[Job, trio.CancelScope]] = OrderedDict()
         self.closed_with: MqliteError | None = None
         self.waits = 0
 
@@ -66,19 +80,16 @@ class Mailbox:
         """Bytes that the waiting commands hold."""
         return self._bytes
 
-    async def wait_for_room(self, weight: int, seconds: float) -> None:
-        """Return when a job of this weight fits; Unavailable after `seconds`."""
-        if self._fits(weight) and not len(self._room):
-            return
+    def has_room(self, weight: int) -> bool:
+        """Whether a job of this weight may be put now; nobody passes those in line."""
+        return not self._line and self._fits(weight)
+
+    def line_up(self, job: Job, patience: trio.CancelScope) -> None:
+        """Let a job wait outside for room, in order of arrival, so that light commands do not pass
+        a heavy one for ever; `patience` loses its deadline when the job comes in."""
         self.waits += 1
-        with trio.move_on_after(seconds):
-            while True:
-                await self._room.park()
-                if self.closed_with is not None:
-                    return
-                if self._fits(weight):
-                    return
-        raise Unavailable(f"{len(self._jobs)} commands wait for the writer; repeat after a pause")
+        job.where = Where.LINED
+        self._line[id(job)] = job, patience
 
     def put(self, job: Job) -> None:
         """Add at the end."""
@@ -95,8 +106,11 @@ class Mailbox:
 
     def withdraw(self, job: Job) -> None:
         """Remove a job that its caller no longer wants."""
-        del self._jobs[id(job)]
-        self._bytes -= job.weight
+        if job.where is Where.LINED:
+            del self._line[id(job)]
+        else:
+            del self._jobs[id(job)]
+            self._bytes -= job.weight
         self._make_room()
 
     async def take(self) -> list[Job]:
@@ -110,12 +124,14 @@ class Mailbox:
         size = 0
         while self._jobs and len(group) < limits.GROUP_COMMANDS_MAX:
             job = next(iter(self._jobs.values()))
-            if group and size + job.weight > limits.GROUP_BYTES_MAX:
+            if group and (size + job.weight > limits.GROUP_BYTES_MAX or job.is_alone):
                 break
             del self._jobs[id(job)]
             size += job.weight
             job.where = Where.TAKEN
             group.append(job)
+            if job.is_alone:
+                break
         self._bytes -= size
         self._make_room()
         return group
@@ -127,11 +143,13 @@ class Mailbox:
         self._bytes = 0
         return jobs
 
-    def close(self, error: MqliteError) -> None:
-        """Let nobody in any more; what waits is still taken."""
+    def close(self, error: MqliteError) -> list[Job]:
+        """Let nobody in any more; returns who stood outside. What is inside is still taken."""
         self.closed_with = error
         self._filled.set()
-        self._room.unpark_all()
+        outside = [job for job, _ in self._line.values()]
+        self._line.clear()
+        return outside
 
     def _fits(self, weight: int) -> bool:
         if not self._jobs:
@@ -142,5 +160,10 @@ class Mailbox:
         )
 
     def _make_room(self) -> None:
-        if len(self._room) and len(self._jobs) < limits.MAILBOX_COMMANDS_MAX:
-            self._room.unpark(count=max(1, limits.MAILBOX_COMMANDS_MAX - len(self._jobs)))
+        while self._line:
+            job, patience = next(iter(self._line.values()))
+            if not self._fits(job.weight):
+                return
+            del self._line[id(job)]
+            patience.deadline = float("inf")
+            self.put(job)

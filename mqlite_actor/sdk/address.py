@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote_to_bytes, urlencode
 
 from mqlite_actor.contract.errors import InvalidArgument
@@ -53,8 +54,7 @@ class Endpoint:
         return f"Endpoint({self.shown!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class Dial:
+class Dial(NamedTuple):
     """The parts of a base URL that a connection needs."""
 
     is_tls: bool

@@ -188,13 +188,18 @@ def set_aside(tx: Transaction, writes: WriteSet, queue: Queue, held: Held) -> No
 
 
 def end_delivery(
-    tx: Transaction, writes: WriteSet, queue: Queue, held: Held, event: Event, now_ms: int
+    tx: Transaction,
+    writes: WriteSet,
+    queue: Queue,
+    held: Held,
+    event: Event,
+    visible_at: int | None = None,
 ) -> None:
     """A delivery ended without success: back in line, or buried at the queue's limit."""
     if held.delivery_count >= queue.max_delivery_count:
         bury(tx, writes, queue, held, event, reason=MAX_DELIVERY_COUNT_EXCEEDED)
     else:
-        give_back(tx, writes, queue, held, event, now_ms)
+        give_back(tx, writes, queue, held, event, visible_at)
 
 
 def expire(tx: Transaction, writes: WriteSet, queue: Queue, held: Held) -> None:

@@ -65,7 +65,9 @@ def abandon(tx: Transaction, request: AbandonRequest, now_ms: int) -> OkResponse
         due = instant(now_ms, request.delay_ms)
         lifecycle.postpone(tx, writes, queue, held, Event.ABANDON, due)
     else:
-        lifecycle.end_delivery(tx, writes, queue, held, Event.ABANDON, now_ms)
+        lifecycle.end_delivery(
+            tx, writes, queue, held, Event.ABANDON, max(0, now_ms + min(request.delay_ms, 0))
+        )
     tx.happened(queue.name, "abandoned")
     writes.add(_receipt(queue, seq, token, Verb.ABANDONED, now_ms, args))
     writes.run()
@@ -176,18 +178,20 @@ def _addressed(tx: Transaction, request: SettleRequest) -> tuple[Queue, bytes]:
     return queue, token
 
 
-def _under_fence(tx: Transaction, queue: Queue, seq: int, token: bytes, now_ms: int) -> Held | None:
-    row = messages.first(tx.run([messages.held(seq)])[0])
-    if row is None:
-        return None
-    held = rows.held(row)
-    is_held = (
+def is_held(held: Held, queue: Queue, token: bytes, now_ms: int) -> bool:
+    """The fence: this queue, this token, and the lease still runs."""
+    return (
         held.queue_id == queue.id
         and held.state == Stored.LOCKED
         and held.lock_token == token
         and held.locked_until > now_ms
     )
-    return held if is_held else None
+
+
+def _under_fence(tx: Transaction, queue: Queue, seq: int, token: bytes, now_ms: int) -> Held | None:
+    row = messages.first(tx.run([messages.held(seq)])[0])
+    held = None if row is None else rows.held(row)
+    return held if held is not None and is_held(held, queue, token, now_ms) else None
 
 
 def _note_completed(tx: Transaction, writes: WriteSet, queue: Queue, seq: int, gone: Row) -> None:

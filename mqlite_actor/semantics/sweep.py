@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from mqlite_actor.semantics import lifecycle
 from mqlite_actor.semantics.lifecycle import Event
+from mqlite_actor.semantics.settle import is_held
 from mqlite_actor.storage import memory, messages, queues, receipts, rows
 from mqlite_actor.storage.database import Transaction
 
@@ -18,23 +19,21 @@ FOR_EVER = 2**62
 
 def reap(tx: Transaction, limit: int, now_ms: int) -> int:
     """Leases that ended: back in line, or buried at the delivery limit."""
-    return _end_leases(tx, limit, now_ms, now_ms, Event.LEASE_END, "lock_expired")
+    return _end_leases(tx, limit, now_ms, Event.LEASE_END, "lock_expired")
 
 
-def recover(tx: Transaction, limit: int, now_ms: int) -> int:
+def recover(tx: Transaction, limit: int) -> int:
     """Every lease, whatever its end: its holder died with the process that gave it out."""
-    return _end_leases(tx, limit, FOR_EVER, now_ms, Event.RECOVER, "recovered")
+    return _end_leases(tx, limit, FOR_EVER, Event.RECOVER, "recovered")
 
 
-def _end_leases(
-    tx: Transaction, limit: int, ended_at: int, now_ms: int, event: Event, counted: str
-) -> int:
+def _end_leases(tx: Transaction, limit: int, ended_at: int, event: Event, counted: str) -> int:
     found = tx.run([messages.expired_leases(ended_at, limit)])[0]
     writes = tx.writes()
     for held in map(rows.held, found):
         queue = queues.by_id(tx, held.queue_id)
         tx.happened(queue.name, counted)
-        lifecycle.end_delivery(tx, writes, queue, held, event, now_ms)
+        lifecycle.end_delivery(tx, writes, queue, held, event)
     writes.run()
     return len(found)
 
@@ -99,12 +98,12 @@ def release(
     found = tx.run([messages.held(seq) for seq, _ in leases])
     for (_, token), row in zip(leases, found, strict=True):
         held = rows.held(row[0]) if row else None
-        if held is None or held.queue_id != queue.id or held.lock_token != token:
+        if held is None or not is_held(held, queue, token, now_ms):
             continue
         if is_counted:
-            lifecycle.end_delivery(tx, writes, queue, held, Event.LEASE_END, now_ms)
+            lifecycle.end_delivery(tx, writes, queue, held, Event.LEASE_END)
         else:
-            lifecycle.give_back(tx, writes, queue, held, Event.RELEASE, now_ms, uncount=1)
+            lifecycle.give_back(tx, writes, queue, held, Event.RELEASE, None, uncount=1)
         released += 1
     writes.run()
     return released

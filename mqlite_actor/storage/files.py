@@ -105,13 +105,19 @@ class FileLock:
         while self._descriptor is None:
             self._descriptor = self._take(database)
 
-    def release(self, *, is_refused: bool = False) -> None:
+    @staticmethod
+    def was_taken(database: str) -> bool:
+        """Whether an engine has ever had this file: its sidecar is there."""
+        return os.path.exists(database + ".lock")
+
+    def release(self, *, is_untouched: bool = False) -> None:
         """Give the file free; harmless when repeated.
 
-        The sidecar stays, except beside a file that was refused, where it was not before.
+        The sidecar stays, except beside a file that was refused untouched, if it was not there
+        before.
         """
         if self._descriptor is not None:
-            if is_refused and self._is_new:
+            if is_untouched and self._is_new:
                 Path(self.path).unlink(missing_ok=True)
             os.close(self._descriptor)
             self._descriptor = None

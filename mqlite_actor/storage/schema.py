@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from importlib import resources
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import apsw
@@ -23,6 +23,18 @@ WIRE_SCHEMA_VERSION: Final = "5"
 """What Status, Observe and /metrics report: the contract's token, not our format (ruling R2)."""
 
 _ORIGINAL_TOKEN: Final = "5"
+
+
+class Migration(NamedTuple):
+    """How a file of one format becomes one of the next."""
+
+    after: str
+    statements: tuple[str, ...]
+
+
+MIGRATIONS: Final[dict[str, Migration]] = {}
+"""By the format that they start from. A format is changed by raising FORMAT, changing schema.sql
+and adding the step here; a file is upgraded when it is opened, each step in one transaction."""
 
 _START: Final = (
     ("INSERT INTO meta (key, value) VALUES ('schema_version', ?)", (FORMAT,)),
@@ -42,18 +54,25 @@ def layout() -> dict[str, str]:
         memory.close()
 
 
-def inspect(path: str) -> bool:
+def has_unfinished_transaction(path: str) -> bool:
+    """Whether a rollback journal lies beside the file: its writer died."""
+    return _size(path + "-journal") > 0
+
+
+def inspect(path: str, *, may_roll_back: bool = False) -> bool:
     """True if the file holds our format, False if it is fresh; SchemaVersionMismatch otherwise.
 
-    Reads without writing anything, so that a refused file and its folder keep every byte.
+    Reads without writing anything, so that a refused file and its folder keep every byte. Except
+    with `may_roll_back`, for a file that an engine of ours was about to make its own when it died:
+    then its unfinished transaction is undone first.
     """
-    if _size(path + "-journal"):
+    if has_unfinished_transaction(path) and not may_roll_back:
         raise OpenError(
             f"{path} has an unfinished transaction of another program (its -journal); open it once"
             " with that program"
         )
     try:
-        connection = _look(path)
+        connection = apsw.Connection(path) if may_roll_back else _look(path)
         try:
             return _is_ours(connection, path)
         finally:
@@ -88,15 +107,33 @@ def _size(path: str) -> int:
         return 0
 
 
-def create(connection: apsw.Connection) -> None:
-    """Make our tables in a fresh file, in one transaction."""
+def establish(connection: apsw.Connection) -> None:
+    """Make a fresh file ours, or bring an older format of ours up to date."""
+    if not _objects(connection).keys() & layout().keys():
+        _in_one_transaction(connection, (_script(),), _START)
+        return
+    while (token := _token(connection)) != FORMAT:
+        step = MIGRATIONS.get(token or "")
+        if step is None:
+            raise SchemaVersionMismatch(f"the file has schema {token!r}, not {FORMAT!r}")
+        rename = ("UPDATE meta SET value = ? WHERE key = 'schema_version'", (step.after,))
+        _in_one_transaction(connection, step.statements, (rename,))
+
+
+def _in_one_transaction(
+    connection: apsw.Connection,
+    scripts: tuple[str, ...],
+    statements: tuple[tuple[str, tuple[str, ...]], ...],
+) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        connection.execute(_script())
-        for sql, arguments in _START:
+        for script in scripts:
+            connection.execute(script)
+        for sql, arguments in statements:
             connection.execute(sql, arguments)
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
 
@@ -107,6 +144,8 @@ def _is_ours(connection: apsw.Connection, path: str) -> bool:
     if not found:
         return False
     token = _token(connection) if "meta" in found else None
+    if token in MIGRATIONS:
+        return True  # of an older format of ours: `establish` brings it up to date
     if token != FORMAT:
         raise SchemaVersionMismatch(_refusal(path, token, found))
     for name, sql in wanted.items():

@@ -131,3 +131,36 @@ CREATE TABLE attempts (
 ) STRICT;
 
 CREATE INDEX attempts_by_expiry ON attempts (expires_at);
+
+-- Which topic a subscription's backing queue listens to, and its filter; NULL matches everything. A topic
+-- exists exactly while a row names it.
+CREATE TABLE subscriptions (
+  queue_id   INTEGER PRIMARY KEY,
+  topic      TEXT NOT NULL,
+  expr       TEXT,
+  created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX subscriptions_by_topic ON subscriptions (topic);
+
+-- Deleted queues, for a day, so that a repeated deletion is answered and never hits a successor.
+CREATE TABLE tombstones (
+  name       TEXT NOT NULL,
+  generation TEXT NOT NULL,
+  deleted_at INTEGER NOT NULL,
+  PRIMARY KEY (name, generation)
+) STRICT;
+
+-- Managed credentials. Only a digest of the token is kept. permissions: 1 send, 2 listen, 4 manage, added
+-- up; manage is stored as 7.
+CREATE TABLE access_keys (
+  id          TEXT PRIMARY KEY CHECK (length(id) = 32),
+  name        TEXT NOT NULL,
+  token_hash  BLOB NOT NULL UNIQUE CHECK (length(token_hash) = 32),
+  permissions INTEGER NOT NULL CHECK (permissions IN (1, 2, 3, 7)),
+  created_at  INTEGER NOT NULL,
+  expires_at  INTEGER NOT NULL,
+  revoked_at  INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX access_keys_by_age ON access_keys (created_at, id);

@@ -1,16 +1,15 @@
 """The local store: one APSW connection, opened with care, and its transactions.
 
-Called by the engine's storage thread only; one caller at a time. The order of opening is
-spec/engine.md 2.5: check the caller's words, inspect, take the lock, open, pragmas, schema. Any
-failure closes and unlocks again and leaves a refused file byte for byte as it was. Every pragma is
-its own statement and is read back: APSW runs a text of several statements only up to the first one
-that returns rows, so a list of pragmas in one text silently stops (ruling R44).
+Called by the engine's storage thread only, one caller at a time, except for `checkpoint_passive`,
+which has a connection and a thread of its own. The order of opening is spec/engine.md 2.5: check
+the caller's words, inspect, take the lock, open, pragmas, schema. Any failure closes and unlocks
+again and leaves a refused file byte for byte as it was.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import apsw
@@ -18,42 +17,21 @@ import apsw
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import (
     Internal,
-    InvalidArgument,
     MqliteError,
     OpenError,
     StorageFailed,
     StorageFull,
     Unavailable,
 )
-from mqlite_actor.storage import files, schema
+from mqlite_actor.storage import allocator, files, schema
+from mqlite_actor.storage.connection import (
+    check_sqlite,
+    connect,
+    connect_checkpointer,
+    synchronous_level,
+)
 from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction
-
-SYNCHRONOUS: Final = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
-
-# Below it two checkpoints at once can lose committed pages (fixed in 3.51.3); 3.52.0 was withdrawn.
-SQLITE_MINIMUM: Final = (3, 51, 3)
-SQLITE_WITHDRAWN: Final = (3, 52, 0)
-
-
-def check_sqlite(version: str) -> None:
-    """Refuse an SQLite library with a known way to lose commits."""
-    numbers = tuple(int(part) for part in version.split("."))
-    if numbers < SQLITE_MINIMUM or numbers == SQLITE_WITHDRAWN:
-        raise OpenError(
-            f"SQLite {version} can lose committed data; install apsw with SQLite"
-            f" {'.'.join(map(str, SQLITE_MINIMUM))} or newer (not 3.52.0)"
-        )
-
-
-def synchronous_level(word: str) -> int:
-    """The pragma's number for NORMAL, FULL, OFF or EXTRA in any letter case."""
-    level = SYNCHRONOUS.get(word.strip().upper())
-    if level is None:
-        raise InvalidArgument(
-            f"synchronous {word!r} is unknown; use NORMAL, FULL, OFF or EXTRA (MQLITE_SYNC)"
-        )
-    return level
-
+from mqlite_actor.storage.guard import FileGuard, FileReplaced
 
 # Errors after which nobody knows what the file holds until it was opened again.
 _DOUBTFUL: Final = (
@@ -81,11 +59,12 @@ class SqliteStore:
     """An open local store. Made by `open_store`; `close` releases the file.
 
     `healthy` is False after a failure that leaves the file's state in doubt; `reopen` mends it or
-    raises.
+    raises. `log_pages` is how long the log was after the last commit.
     """
 
     __slots__ = (
-        "_lock", "_synchronous", "complaint", "connection", "healthy", "ledger", "path",
+        "_checkpointer", "_guard", "_lock", "_synchronous", "complaint", "connection", "healthy",
+        "ledger", "log_pages", "path",
     )  # fmt: skip
 
     def __init__(self, path: str, synchronous: int, lock: files.FileLock | None) -> None:
@@ -93,9 +72,12 @@ class SqliteStore:
         self.ledger = Ledger()
         self.healthy = True
         self.complaint = ""  # the failure that was logged last and still lasts
+        self.log_pages = 0
         self._synchronous = synchronous
         self._lock = lock
-        self.connection = _connect(path, synchronous)
+        self._checkpointer: apsw.Connection | None = None
+        self._guard = None if path == files.MEMORY else FileGuard(path)
+        self.connection = self._connect()
 
     @property
     def is_memory(self) -> bool:
@@ -123,8 +105,11 @@ class SqliteStore:
         return Transaction(self.run, self.ledger)
 
     def commit(self) -> None:
-        """COMMIT. Raises SQLite's own error: what it means for the group is not decided here."""
+        """COMMIT. Raises SQLite's own error, or FileReplaced when it went into a log that is gone:
+        what that means for the group is not decided here."""
         self.connection.execute("COMMIT")
+        if self._guard is not None:
+            self._guard.check_log()
 
     def rollback(self) -> None:
         """Undo what is open, if SQLite has not done so, and forget what was cached of it."""
@@ -133,28 +118,93 @@ class SqliteStore:
             self.connection.execute("ROLLBACK")
 
     def reopen(self) -> None:
-        """Open the file anew, keeping the lock; OpenError if that fails."""
+        """Open the file anew, keeping the lock; OpenError or FileReplaced if that cannot be."""
+        assert self._guard is not None, "a database in memory is never opened again"
         self.ledger.forget()
-        self.connection.close(True)
         try:
+            self._leave_log_alone()
+            self.connection.close(True)
+            self._guard.check_database()
             if not schema.inspect(self.path):
-                raise OpenError(f"{self.path} is not the database that was open")
-            self.connection = _connect(self.path, self._synchronous)
+                raise OpenError(f"{self.path} holds no queue any more; it was emptied meanwhile")
+            self.connection = self._connect()
         except apsw.Error as error:
             raise OpenError(f"{self.path} cannot be opened again: {error}") from error
         self.healthy = True
+
+    def check_files(self) -> None:
+        """FileReplaced if the files under the connection are not those that it opened."""
+        if self._guard is not None and self.healthy:
+            self._guard.check_files()
+
+    def checkpoint_passive(self) -> int:
+        """Move what can be moved of the log into the file, beside the writer; pages left in it.
+
+        Runs on its own connection, so it may be called from another thread while the writer works.
+        """
+        if self._checkpointer is None:
+            self._checkpointer = connect_checkpointer(self.path, self._synchronous)
+        pages, moved = self._checkpointer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        return pages - moved
+
+    def truncate_log(self) -> bool:
+        """Move all of the log into the file and cut it to nothing; False if a reader is in the way.
+
+        For the storage thread, between groups; never waits.
+        """
+        if self.is_memory:
+            return True
+        self.connection.set_busy_timeout(0)
+        try:
+            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError:
+            return False
+        finally:
+            self.connection.set_busy_timeout(limits.BUSY_MS)
+        self.log_pages = 0
+        return True
 
     def size_bytes(self) -> int:
         """Bytes on disk, log included; 0 for memory."""
         return files.size_on_disk(self.path)
 
     def close(self) -> None:
-        """Close the connection, then release the lock; harmless when repeated."""
+        """Close the connections, the writer's last, then release the lock."""
         try:
+            if self._checkpointer is not None:
+                self._checkpointer.close(True)
+            try:
+                self.check_files()
+            except FileReplaced:
+                self._leave_log_alone()
             self.connection.close()
         finally:
             if self._lock is not None:
                 self._lock.release()
+
+    def _leave_log_alone(self) -> None:
+        """The log under this connection may not be the file's any more: closing must not move its
+        pages over newer ones."""
+        try:
+            self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        except apsw.ConnectionClosedError:
+            return  # an earlier try to open it anew got this far
+
+    def _connect(self) -> apsw.Connection:
+        connection = connect(self.path, self._synchronous)
+        try:
+            schema.establish(connection)
+            if self._guard is not None:
+                connection.set_wal_hook(self._note_log)
+                self._guard.watch()
+        except BaseException:
+            connection.close(True)
+            raise
+        return connection
+
+    def _note_log(self, _: apsw.Connection, __: str, pages: int) -> int:
+        self.log_pages = pages
+        return apsw.SQLITE_OK
 
 
 def open_store(dsn: str, *, synchronous: str = "NORMAL", create: bool = True) -> SqliteStore:
@@ -165,103 +215,28 @@ def open_store(dsn: str, *, synchronous: str = "NORMAL", create: bool = True) ->
     """
     level = synchronous_level(synchronous)
     check_sqlite(apsw.sqlite_lib_version())
+    allocator.keep_freed_memory()
     path = files.canonical_path(dsn)
     if path == files.MEMORY:
         return SqliteStore(path, level, None)
     if not create and not os.path.exists(path):
         raise OpenError(f"{path} does not exist")
     files.check_place(path)
-    if os.path.exists(path) and os.path.getsize(path):
+    # Only the first opening, which switches to the log, leaves a rollback journal when it dies; the
+    # sidecar tells that it was ours.
+    is_half_made = schema.has_unfinished_transaction(path) and files.FileLock.was_taken(path)
+    if os.path.exists(path) and os.path.getsize(path) and not is_half_made:
         schema.inspect(path)  # before the lock, whose sidecar would be left beside a refused file
     lock = files.FileLock(path)
     try:
         files.create_private(path)
+        if is_half_made:
+            schema.inspect(path, may_roll_back=True)
         return SqliteStore(path, level, lock)
-    except apsw.Error as error:
-        lock.release(is_refused=True)
-        raise OpenError(f"{path} cannot be opened: {error}") from error
+    except (apsw.Error, OSError) as error:
+        lock.release(is_untouched=not schema.has_unfinished_transaction(path))
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise OpenError(f"{path} cannot be opened: {reason}") from error
     except BaseException:
-        lock.release(is_refused=True)
+        lock.release(is_untouched=not schema.has_unfinished_transaction(path))
         raise
-
-
-# -- the connection --------------------------------------------------------------------------------
-
-
-def _connect(path: str, synchronous: int) -> apsw.Connection:
-    # Never CREATE: a file that vanished must not come back empty under those who still use it.
-    in_memory = apsw.SQLITE_OPEN_CREATE if path == files.MEMORY else 0
-    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | in_memory)
-    try:
-        _stable_plans(connection)
-        _wait_for_foreign_locks(connection)
-        if path != files.MEMORY:
-            for setting in _FILE_SETTINGS:
-                setting(connection)
-            _pragma(connection, "synchronous", synchronous)
-        _pragma(connection, "foreign_keys", 1)
-        if not _has_schema(connection):
-            schema.create(connection)
-    except BaseException:
-        connection.close(True)
-        raise
-    return connection
-
-
-def _stable_plans(connection: apsw.Connection) -> None:
-    """Query plans must not depend on bound values: otherwise SQLite prepares a statement that
-    proves a partial index anew at each run, 20 to 100 microseconds each (review F2)."""
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-
-
-def _wait_for_foreign_locks(connection: apsw.Connection) -> None:
-    """A backup tool or shell may hold the write lock for a moment."""
-    connection.set_busy_timeout(limits.BUSY_MS)
-
-
-def _incremental_vacuum(connection: apsw.Connection) -> None:
-    """Has to be set on an empty file before WAL, or it stays off until a full VACUUM."""
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-
-
-def _write_ahead_log(connection: apsw.Connection) -> None:
-    """Readers do not block the writer, and a commit is one append (sqlite.org/wal.html)."""
-    mode = connection.pragma("journal_mode", "wal")
-    if mode != "wal":
-        raise OpenError(f"the file cannot use a write-ahead log (journal mode stays {mode})")
-
-
-def _bounded_log(connection: apsw.Connection) -> None:
-    """A log that a long reader let grow is cut back when it restarts."""
-    _pragma(connection, "journal_size_limit", limits.WAL_BYTES_KEPT)
-
-
-def _temporary_tables_in_memory(connection: apsw.Connection) -> None:
-    """Sorting must not need space on the disk that may be full."""
-    _pragma(connection, "temp_store", 2)
-
-
-def _small_cache(connection: apsw.Connection) -> None:
-    """The hot ends of the indexes fit; a backlog of gigabytes must not."""
-    _pragma(connection, "cache_size", -limits.CACHE_KIB)
-
-
-_FILE_SETTINGS: Final[tuple[Callable[[apsw.Connection], None], ...]] = (
-    _incremental_vacuum,
-    _write_ahead_log,
-    _bounded_log,
-    _temporary_tables_in_memory,
-    _small_cache,
-)
-
-
-def _pragma(connection: apsw.Connection, name: str, value: int) -> None:
-    connection.execute(f"PRAGMA {name} = {value}").fetchall()
-    found = connection.pragma(name)
-    if found != value:
-        raise OpenError(f"SQLite did not take PRAGMA {name} = {value} (it says {found})")
-
-
-def _has_schema(connection: apsw.Connection) -> bool:
-    rows = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'messages'").fetchall()
-    return bool(rows)

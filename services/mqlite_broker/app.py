@@ -86,11 +86,14 @@ class BrokerApp(DoorApp):
     # -- the frame around every request ------------------------------------------------------------
 
     async def _answer(self, current: Request) -> Response:
-        if self.settings.cors and current.method == "OPTIONS" and current.path != "*":
+        path = _path(current)
+        if self.settings.cors and current.method == "OPTIONS":
+            if path == "*":  # of the server as a whole: no page asks that
+                return _plain(b"", HTTPStatus.OK, "")
             return self._with_cors(_plain(b"", HTTPStatus.NO_CONTENT, "", PREFLIGHT))
-        entry = Entry(current.path.removeprefix(PREFIX), trio.current_time())
+        entry = Entry(path.removeprefix(PREFIX), trio.current_time())
         try:
-            response = await self._serve(current, entry)
+            response = await self._serve(current, path, entry)
         except MqliteError as error:
             response = _failure(entry, error.http_status, error.code, error.message)
         except HTTPException as error:
@@ -105,18 +108,18 @@ class BrokerApp(DoorApp):
         entry.write(response.status_code, trio.current_time())
         return self._with_cors(response)
 
-    async def _serve(self, current: Request, entry: Entry) -> Response:
+    async def _serve(self, current: Request, path: str, entry: Entry) -> Response:
         if self._guards_origin:
             headers = current.headers
             check_origin(headers.get("Host", ""), headers.get("Origin", ""), self.settings.cors)
-        page = self._pages.get(current.path)
+        page = self._pages.get(path)
         if page is not None:
             body, content_type = page
             return _plain(body, HTTPStatus.OK, content_type)
         access = self.authenticator.access(current.headers.getlist("Authorization"))
-        call = self._calls.get(current.path)
+        call = self._calls.get(path)
         if call is None:
-            raise NotFound(f"no such path: {current.path}")
+            raise NotFound(f"no such path: {path}")
         return await self._call(call, access, current, entry)
 
     async def _call(self, call: Call, access: Access, current: Request, entry: Entry) -> Response:
@@ -166,6 +169,11 @@ class BrokerApp(DoorApp):
 
 
 _BODY_ERRORS: Final[dict[int, type[MqliteError]]] = {413: MessageTooLarge, 503: Unavailable}
+
+
+def _path(current: Request) -> str:
+    """The decoded path as it was sent; Quart's own has its leading slashes collapsed."""
+    return str(current.scope["path"])
 
 
 def _failure(entry: Entry, status: int, code: str, message: str) -> Response:

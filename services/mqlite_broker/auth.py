@@ -51,7 +51,7 @@ class Authenticator:
     __slots__ = ("_digests",)
 
     def __init__(self, tokens: Sequence[str] | None) -> None:
-        self._digests = None if tokens is None else tuple(map(_digest, tokens))
+        self._digests = None if tokens is None else tuple(map(_configured, tokens))
 
     @property
     def is_on(self) -> bool:
@@ -62,7 +62,7 @@ class Authenticator:
         """The rights behind the `Authorization` headers of one request; Unauthenticated."""
         if self._digests is None:
             return ANONYMOUS
-        presented = _digest(_bearer(headers))
+        presented = _presented(_bearer(headers))
         matches = [hmac.compare_digest(presented, known) for known in self._digests]
         if not any(matches):
             raise Unauthenticated(_REFUSED)
@@ -74,14 +74,13 @@ def check_origin(host: str, origin: str, allowed: str) -> None:
 
     `allowed` is the origin that the operator set with MQLITE_CORS, `*` for any, "" for none.
     """
-    name = urlsplit(f"//{host}").hostname or ""
-    if not is_loopback(name):
+    if not is_loopback(_host_name(host)):
         raise PermissionDenied(
             "authentication is off, so the Host must be a loopback name such as 127.0.0.1"
         )
     if not origin or allowed in ("*", origin):
         return
-    if urlsplit(origin).netloc.lower() != host.lower():
+    if origin.lower().partition("://")[2] != host.lower():
         raise PermissionDenied("authentication is off, so requests of other web pages are refused")
 
 
@@ -99,11 +98,19 @@ def _bearer(headers: Sequence[str]) -> str:
     return match.group(1)
 
 
-def _digest(token: str) -> bytes:
-    # Header bytes arrive as latin-1 text, configured tokens as the environment's UTF-8; surrogates
-    # stand for bytes that were no UTF-8.
+def _host_name(host: str) -> str:
+    """The name in a Host field, without its port; "" for what is none."""
     try:
-        raw = token.encode("latin-1")
-    except UnicodeEncodeError:
-        raw = token.encode("utf-8", "surrogateescape")
-    return hashlib.sha256(raw).digest()
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _configured(token: str) -> bytes:
+    """Digest of a token from the environment: its bytes there were UTF-8, or escaped."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def _presented(token: str) -> bytes:
+    """Digest of a token from a header, whose bytes arrive as latin-1."""
+    return hashlib.sha256(token.encode("latin-1", "replace")).digest()

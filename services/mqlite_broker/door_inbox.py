@@ -26,8 +26,7 @@ class Bell:
         self._event.set()
 
     async def wait(self) -> None:
-        """Return after a ring. Cancelled, it leaves a ring that came meanwhile for the next
-        wait."""
+        """Return after a ring. Cancelled, a ring that came meanwhile is kept."""
         await self._event.wait()
         self._event = trio.Event()
 

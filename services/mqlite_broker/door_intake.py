@@ -39,8 +39,7 @@ class Intake:
         return before <= self._limit and (self._declared or 0) <= self._limit
 
     async def admit(self, until: float) -> bool:
-        """Wait for the room that this body needs; false when it did not come in time, or
-        `end`ed."""
+        """Wait for the room that this body needs; false if it did not come, or `end` came."""
         largest = max(self._declared or 0, self._seen)
         if self._admitted or largest <= BODY_FREE_BYTES:
             return True

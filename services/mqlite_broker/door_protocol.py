@@ -12,8 +12,8 @@ recycled is closed (B61). A client that has left gets nothing new started.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import partial
+from http.client import responses
 from typing import TYPE_CHECKING, Final
 
 import h11
@@ -105,9 +105,7 @@ class DoorProtocol(H11Protocol):
         if isinstance(event, Closed):
             await self.leave()
         elif isinstance(event, RawData) and self.phase is not Phase.OVER:
-            if self.phase is Phase.IDLE:
-                self._enter(Phase.HEAD, self.doorway.limits.header_seconds)
-            if self.phase is Phase.HEAD:
+            if self.phase in (Phase.IDLE, Phase.HEAD):
                 self._head_lines += event.data.count(b"\n")
             if self.wire.their_state is not h11.ERROR:  # else the rest of a broken body
                 self.wire.receive_data(event.data)
@@ -143,8 +141,7 @@ class DoorProtocol(H11Protocol):
         self._intake.end()
 
     async def overdue(self) -> bool:
-        """The deadline `due` has passed. False if the connection is to be closed without a
-        word."""
+        """`due` has passed. False if the connection is to be closed without a word."""
         if self.phase is not Phase.BODY:
             return False
         self._fail_body(RequestTimeout())
@@ -152,8 +149,7 @@ class DoorProtocol(H11Protocol):
 
     @property
     def has_unread(self) -> bool:
-        """Whether the client may still be sending, so that closing at once could destroy an
-        answer."""
+        """Whether the client may be sending still, so that a close could destroy an answer."""
         is_unfinished = self.wire.their_state in (h11.SEND_BODY, h11.ERROR)
         return is_unfinished or bool(self.wire.trailing_data[0])
 
@@ -183,8 +179,7 @@ class DoorProtocol(H11Protocol):
                 await trio.lowlevel.checkpoint()
 
     async def _park(self) -> None:
-        """Wait until the running request is answered; pipelined bytes lie in h11 and the
-        inbox."""
+        """Wait until the running request is answered; what follows lies in h11 and the inbox."""
         self.is_parked = True
         self._stir()
         await self.can_read.clear()
@@ -288,13 +283,12 @@ class DoorProtocol(H11Protocol):
 
     async def _refuse(self, refusal: Refusal, *, has_body: bool = True) -> None:
         text = refusal.text()
-        headers = [
+        fields = [
             (b"content-type", b"text/plain; charset=utf-8"),
             (b"content-length", str(len(text)).encode()),
             CLOSE,
-            *self.config.response_headers("h11"),
         ]
-        await self._send_h11_event(h11.Response(status_code=refusal.status, headers=headers))
+        await self._send_h11_event(self._head(refusal.status, fields))
         if has_body:
             await self._send_h11_event(h11.Data(data=text))
         await self._send_h11_event(h11.EndOfMessage())
@@ -311,20 +305,25 @@ class DoorProtocol(H11Protocol):
     async def stream_send(self, event: StreamEvent) -> None:
         """Write what the application answers, and recycle or close the connection at its end."""
         if isinstance(event, Response):
-            event = self._headed(event)
+            await self._send_h11_event(self._head(event.status_code, event.headers))
+            return
         exchange = self.exchange
         await super().stream_send(event)
         if isinstance(event, EndBody) and exchange is not None:
             exchange.delivered = exchange.begun and not self.is_cut
 
-    def _headed(self, response: Response) -> Response:
-        headers = response.headers
-        if response.status_code == 204:  # it has no length (RFC 9110, 8.6); Quart gives it one
-            headers = [field for field in headers if field[0].lower() != b"content-length"]
-        if self._ends_with(response.status_code):
-            headers = [field for field in headers if field[0].lower() != b"connection"]
-            headers.append(CLOSE)
-        return replace(response, headers=headers)
+    def _head(self, status: int, fields: list[tuple[bytes, bytes]]) -> h11.Response:
+        """The head of an answer, with Date and, if it is the last one, `Connection: close`."""
+        if status == 204:  # it has no length (RFC 9110, 8.6); Quart gives it one
+            fields = [field for field in fields if field[0].lower() != b"content-length"]
+        if self._ends_with(status):
+            fields = [field for field in fields if field[0].lower() != b"connection"]
+            fields.append(CLOSE)
+        return h11.Response(
+            status_code=status,
+            reason=responses.get(status, ""),
+            headers=[*fields, *self.config.response_headers("h11")],
+        )
 
     def _ends_with(self, status: int) -> bool:
         """Whether this answer is the last one on the connection."""

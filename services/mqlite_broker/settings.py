@@ -27,9 +27,9 @@ VARIABLES: Final = (
 """What `serve` reads."""
 
 OTHERS: Final = (
-    "MQLITE_ENDPOINT", "MQLITE_TOKEN", "MQLITE_TEST_DB", "MQLITE_TEST_DB_AUTH_TOKEN",
-    "MQLITE_TEST_PORT", "MQLITE_RUNID", "MQLITE_INTEGRITY_N", "MQLITE_MODEL_SEED",
-    "MQLITE_MODEL_EXAMPLES",
+    "MQLITE_ENDPOINT", "MQLITE_TOKEN", "MQLITE_TOKEN_FILE", "MQLITE_TEST_DB",
+    "MQLITE_TEST_DB_AUTH_TOKEN", "MQLITE_TEST_PORT", "MQLITE_RUNID", "MQLITE_INTEGRITY_N",
+    "MQLITE_MODEL_SEED", "MQLITE_MODEL_EXAMPLES",
 )  # fmt: skip
 """What other parts read; known, so that no warning names them."""
 
@@ -119,8 +119,10 @@ def _address(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -> tup
         raise InvalidArgument(f"{source} {text!r} is not HOST:PORT; use for example 127.0.0.1:6754")
     if not re.fullmatch(r"[0-9]{1,5}", port_text) or int(port_text) > 65535:
         raise InvalidArgument(f"{source} {text!r}: the port must be a number from 0 to 65535")
-    if host.startswith("[") and host.endswith("]"):
+    if host.startswith("[") and host.endswith("]") and len(host) > len("[]"):
         host = host[1:-1]
+    elif "[" in host or "]" in host:
+        raise InvalidArgument(f"{source} {text!r}: no address in the brackets; use [::1]:6754")
     elif ":" in host:
         raise InvalidArgument(f"{source} {text!r}: write an IPv6 address in brackets, [::1]:6754")
     return host, int(port_text)

@@ -1,15 +1,14 @@
 """Where a message body comes from: words, standard input or a file (spec/tools.md 1.4).
 
 Called by the sending commands before any connection exists, so that a bad file never touches a
-broker. Rules: exactly one source; bytes stay what they are; nothing is ever truncated: standard
-input has a cap of its own, a file that of a whole request.
+broker; `read_file` also serves token files. Rules: exactly one source; bytes stay what they are;
+nothing is ever truncated: standard input has a cap of its own, a file that of a whole request.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from mqlite_actor.contract.limits import REQUEST_BYTES_MAX
 from mqlite_cli.refusals import Refusal
@@ -26,7 +25,7 @@ def read_body(words: Sequence[str], *, file: str, streams: Streams) -> bytes:
     if file and words:
         raise Refusal("the body is given twice; use either arguments or --file")
     if file:
-        return _read_file(file)
+        return read_file(file, bytes_max=REQUEST_BYTES_MAX)
     if not words:
         raise Refusal("no body; give one as arguments, as `-` for standard input, or with --file")
     if words[0] == "-":
@@ -37,32 +36,31 @@ def read_body(words: Sequence[str], *, file: str, streams: Streams) -> bytes:
     return b" ".join(os.fsencode(word) for word in words)
 
 
-def _read_file(path: str) -> bytes:
+def read_file(path: str, *, bytes_max: int) -> bytes:
+    """The whole file, or Refusal if it cannot be read or is larger."""
     try:
-        with Path(path).open("rb") as file:
-            body = file.read(REQUEST_BYTES_MAX + 1)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            return _read_whole(descriptor, name=path, bytes_max=bytes_max)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise Refusal(f"cannot read {path}: {error.strerror}") from error
-    if len(body) > REQUEST_BYTES_MAX:
-        raise Refusal(f"{path} is larger than the {REQUEST_BYTES_MAX} bytes of a whole request")
-    return body
 
 
 def _read_stdin(streams: Streams) -> bytes:
     if streams.is_stdin_closed:
         raise Refusal("standard input is closed; there is no body to read")
-    body = bytearray()
-    while chunk := _read_chunk():
-        body += chunk
-        if len(body) > STDIN_BYTES_MAX:
-            raise Refusal(
-                f"standard input holds more than {STDIN_BYTES_MAX} bytes; nothing was sent"
-            )
-    return bytes(body)
-
-
-def _read_chunk() -> bytes:
     try:
-        return os.read(STDIN, _CHUNK_BYTES)
+        return _read_whole(STDIN, name="standard input", bytes_max=STDIN_BYTES_MAX)
     except OSError as error:
         raise Refusal(f"cannot read standard input: {error.strerror}") from error
+
+
+def _read_whole(descriptor: int, *, name: str, bytes_max: int) -> bytes:
+    content = bytearray()
+    while chunk := os.read(descriptor, _CHUNK_BYTES):
+        content += chunk
+        if len(content) > bytes_max:
+            raise Refusal(f"{name} holds more than {bytes_max} bytes; nothing was sent")
+    return bytes(content)

@@ -18,10 +18,11 @@ def serve(run: Invocation) -> int:
         from mqlite_broker.serve import run as run_broker  # noqa: PLC0415 - an extra, see above
         from mqlite_broker.settings import read_settings  # noqa: PLC0415 - an extra, see above
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in _OURS:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", *_OURS):
             raise  # a fault of ours, not a missing extra
         raise Refusal(
-            f"serve needs packages that are not installed ({error.name}); "
+            f"serve needs packages that are not installed ({package}); "
             "install mqlite-actor[broker]: pip install 'mqlite-actor[broker]'"
         ) from error
     flags = {

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mqlite_actor.contract.errors import MqliteError, OutcomeUnknown
-from mqlite_actor.contract.limits import RECEIVE_MESSAGES_MAX
+from mqlite_actor.contract.limits import RECEIVE_MESSAGES_MAX, RECEIVE_WAIT_MS_MAX
 from mqlite_actor.contract.wire import (
     CompleteBatchRequest,
     Message,
@@ -60,10 +60,11 @@ def receive(run: Invocation) -> int:
 
 def _request(arguments: Arguments, *, deletes: bool) -> ReceiveRequest:
     (queue,) = arguments.words
+    wait_ms = wait_nanoseconds_to_ms(arguments.number("wait"))
     return ReceiveRequest(
         queue=queue,
         max_messages=max(1, min(arguments.number("max", 1), RECEIVE_MESSAGES_MAX)),
-        wait_time_ms=wait_nanoseconds_to_ms(arguments.number("wait")),
+        wait_time_ms=min(wait_ms, RECEIVE_WAIT_MS_MAX),
         receive_mode=_RECEIVE_AND_DELETE if deletes else 0,
         # A lost reply would lose deleted messages; by its id the claim can be asked for again. A
         # claim under a lease goes without: the broker takes it back when we are gone (ruling R42).

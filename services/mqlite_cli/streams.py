@@ -101,7 +101,7 @@ else:
 def _is_null_device(number: int) -> bool:
     """By device number: a copy of /dev/null elsewhere counts, a plain file named so does not."""
     mine = os.fstat(number)
-    null = os.stat(os.devnull)  # noqa: PTH116 - pathlib costs more than the rest of `mqlite version`
+    null = os.stat(os.devnull)  # noqa: PTH116 - pathlib would double what `version` costs
     if not (stat.S_ISCHR(mine.st_mode) and stat.S_ISCHR(null.st_mode)):
         return False
     return mine.st_rdev == null.st_rdev

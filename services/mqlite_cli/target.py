@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk.address import Endpoint, Store, parse_endpoint, parse_store
+from mqlite_cli.bodies import read_file
 from mqlite_cli.grammar import Arguments
 from mqlite_cli.refusals import Refusal
 
@@ -93,15 +93,14 @@ def _is_ambient(endpoint: Endpoint, environ: Mapping[str, str]) -> bool:
 
 def _read_token(path: str, *, source: str) -> str:
     try:
-        with Path(path).open("rb") as file:
-            content = file.read(TOKEN_FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise Refusal(f"{source}: cannot read {path}: {error.strerror}") from error
+        content = read_file(path, bytes_max=TOKEN_FILE_BYTES_MAX)
+    except Refusal as error:
+        raise Refusal(f"{source}: {error}") from error
     try:
         token = content.decode("utf-8").strip()
     except UnicodeDecodeError:
         # The cause would carry the file's bytes into a traceback.
         raise Refusal(f"{source}: {path} holds no text") from None
-    if not token or len(content) > TOKEN_FILE_BYTES_MAX:
-        raise Refusal(f"{source}: {path} must hold one token and nothing else")
+    if not token:
+        raise Refusal(f"{source}: {path} is empty; it must hold one token and nothing else")
     return token

@@ -1,0 +1,89 @@
+"""The keeper of the files: checkpoints beside the writer, and a look at the files every second.
+
+Started by the engine beside the passes, for stores on disk. Automatic checkpoints would run inside
+a COMMIT and stall it; so a second connection moves the log into the file from CHECKPOINT_PAGES on,
+in a thread of its own, while the writer goes on. Under steady writing such a checkpoint never
+catches up to the end, and the log would grow without bound: past LOG_PAGES_MAX the writer itself,
+between two groups, moves the little that is left and cuts the log (ruling R44, faults B2). A
+failure is reported once and tried again after a pause; it never ends the engine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from mqlite_actor.contract import limits
+from mqlite_actor.contract.errors import Closed, MqliteError
+from mqlite_actor.storage.sqlite import SqliteStore, mapped
+
+_log = logging.getLogger("mqlite.maintenance")
+
+
+class Keeper:
+    """Watches one store. `noticed` after every group; `run` until cancelled."""
+
+    __slots__ = ("_due", "_due_at", "_store", "_truncate", "checkpoints", "failures", "truncations")
+
+    def __init__(self, store: SqliteStore, truncate: Callable[[], Awaitable[bool]]) -> None:
+        self._store = store
+        self._truncate = truncate
+        self._due = trio.Event()
+        self._due_at = limits.CHECKPOINT_PAGES
+        self.checkpoints = 0
+        self.truncations = 0
+        self.failures = 0
+
+    def noticed(self) -> None:
+        """A group was committed: is the log long enough to be moved?"""
+        pages = self._store.log_pages
+        if pages < limits.CHECKPOINT_PAGES:
+            self._due_at = limits.CHECKPOINT_PAGES  # it began anew
+        elif pages >= self._due_at:
+            self._due.set()
+
+    async def run(self) -> None:
+        """Both loops."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._checkpoint)
+            nursery.start_soon(self._watch)
+
+    async def _checkpoint(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due = trio.Event()
+            try:
+                await self._move_log()
+            except Closed:
+                return
+            except Exception as error:  # noqa: BLE001  # reported and tried again, whatever it is
+                self.failures += 1
+                if self.failures == 1:
+                    _log.error("checkpoint failed: %s", mapped(error).message, exc_info=error)
+                await trio.sleep(limits.CHECKPOINT_PAUSE_SECONDS)
+            else:
+                self.failures = 0
+
+    async def _move_log(self) -> None:
+        left = await trio.to_thread.run_sync(self._store.checkpoint_passive)
+        self.checkpoints += 1
+        # Each try syncs the disk: the next only when there is as much again to move.
+        self._due_at = self._store.log_pages + limits.CHECKPOINT_PAGES
+        if left and self._store.log_pages >= limits.LOG_PAGES_MAX:
+            if await self._truncate():
+                self.truncations += 1
+            else:  # a reader holds the log; it grows until it lets go
+                await trio.sleep(limits.CHECKPOINT_PAUSE_SECONDS)
+
+    async def _watch(self) -> None:
+        while True:
+            await trio.sleep(limits.SWEEP_SECONDS)
+            try:
+                self._store.check_files()
+            except MqliteError as error:
+                if self._store.complaint != error.message:
+                    self._store.complaint = error.message
+                    _log.error("%s", error.message)
+                self._store.healthy = False  # the next group opens the file anew, or is refused

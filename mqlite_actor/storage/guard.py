@@ -1,0 +1,74 @@
+"""The guard against a file that is pulled away under an open engine (fault S1 of ruling R45).
+
+When a program opens and closes the engine's file through a second SQLite library (the `sqlite3`
+module beside APSW), the process loses its POSIX locks on it without a word. The next program that
+opens and closes the file then believes to be the last, moves the log into the file and deletes it;
+whatever this engine commits afterwards goes into a deleted log, invisible to all and gone at the
+end. No error shows. So after each COMMIT the log's identity is compared (one stat, 3 microseconds),
+and every second that of the file and its index. What was committed before the log was deleted is in
+the file; what was committed after it was not acknowledged. Called by the store; a remote or
+in-memory store has none.
+"""
+
+from __future__ import annotations
+
+import os
+
+from mqlite_actor.contract.errors import StorageFailed
+
+Identity = tuple[int, int]
+"""Device and inode."""
+
+
+class FileReplaced(StorageFailed):
+    """The database, its log or its index is not the file that was opened."""
+
+
+class FileGuard:
+    """Remembers which files the connection has open; `watch` after every opening."""
+
+    __slots__ = ("_database", "_index", "_log", "_path")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._database = _identity(path)
+        self._log: Identity | None = None
+        self._index: Identity | None = None
+
+    def watch(self) -> None:
+        """Take the log and index as they are now: right after a connection was opened."""
+        self._log = _identity(self._path + "-wal")
+        self._index = _identity(self._path + "-shm")
+
+    def check_log(self) -> None:
+        """After a COMMIT: FileReplaced if it went into a log that nobody else sees."""
+        found = _identity(self._path + "-wal")
+        if found != self._log:
+            raise FileReplaced(
+                f"the log of {self._path} was {'deleted' if found is None else 'replaced'} while it"
+                " was in use: another SQLite library in this process (the sqlite3 module?) opened"
+                " and closed the file. Use tx() or open_reader instead"
+            )
+
+    def check_files(self) -> None:
+        """Once a second: FileReplaced if the database, its log or its index was replaced."""
+        self.check_database()
+        self.check_log()
+        if _identity(self._path + "-shm") != self._index:
+            raise FileReplaced(f"the index of {self._path} (-shm) was replaced while it was in use")
+
+    def check_database(self) -> None:
+        """FileReplaced if another file stands at the path, or none."""
+        if _identity(self._path) != self._database:
+            raise FileReplaced(
+                f"{self._path} was moved, deleted or replaced while it was in use; put it back, or"
+                " restart to use what is there now"
+            )
+
+
+def _identity(path: str) -> Identity | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
