@@ -10,7 +10,17 @@ hold a body, a token or a property value.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+QUOTED_CHARACTERS: Final = 64
+"""How much of a caller's own text an error repeats: enough to recognise it."""
+
+
+def quoted(text: str) -> str:
+    """A caller's text as an error shows it: in quotes, on one line, and not at length."""
+    if len(text) > QUOTED_CHARACTERS:
+        return repr(text[:QUOTED_CHARACTERS]) + "…"
+    return repr(text)
 
 
 class MqliteError(Exception):

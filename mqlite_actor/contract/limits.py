@@ -27,6 +27,13 @@ NESTING_MAX: Final = 200
 """Depth of request JSON. The deepest legal request has four levels; this only has to stay well
 below Python's recursion limit."""
 
+REQUEST_UNCOUNTED_BYTES: Final = 256 * KIB
+REQUEST_OBJECTS_MAX: Final = 256 * KIB
+REQUEST_VALUES_MAX: Final = 2 * MIB
+"""JSON objects (messages are some) and values in a request that is long enough to be counted. A
+request of 32 MiB could hold ten million empty messages, half a minute of decoding; these are some
+seconds at most, and a full body of 1 MiB as a list of integers still fits."""
+
 INTEGER_DIGITS_MAX: Final = 20
 """Characters of a JSON integer before it is refused unread: int64 needs 20 with its sign."""
 
@@ -52,6 +59,9 @@ LOCK_DURATION_MS_DEFAULT: Final = 30_000
 MAX_DELIVERY_COUNT_DEFAULT: Final = 10
 MAX_DELIVERY_COUNT_MAX: Final = 2**31 - 1
 """More deliveries than any lease could live through; keeps sums far from int64."""
+
+TOMBSTONE_MS: Final = 86_400_000
+"""How long a deletion is remembered, so that its repetition is answered (decision 2)."""
 
 RECEIPT_MS: Final = 1_800_000
 """A settlement receipt answers replays for 30 minutes (spec/engine.md 3.6)."""
@@ -93,6 +103,9 @@ EXPIRE_SECONDS: Final = 10.0
 PRUNE_SECONDS: Final = 60.0
 """Cadence of the passes (spec/engine.md 4.1): locks and schedules, expiry, receipts."""
 
+SWEEP_PAUSE_SECONDS: Final = 0.005
+"""Between two runs of a pass: what falls due within 5 ms is taken together."""
+
 BACKOFF_SECONDS_MAX: Final = 30.0
 """A failing pass is retried after its period, doubled for each failure up to this."""
 
@@ -116,6 +129,15 @@ WAL_BYTES_KEPT: Final = 64 * MIB
 CHECKPOINT_PAGES: Final = 1000
 """Length of the log, 4 MiB, from which it is moved into the file beside the writer; SQLite's own
 number for the automatic checkpoints that this replaces."""
+
+RECLAIM_PAGES_MIN: Final = 256
+"""Free pages from which they are given back to the disk (spec/engine.md 1.5)."""
+
+RECLAIM_PAGES: Final = 256
+"""Pages given back by one command: 1 MiB, some milliseconds of the writer's time."""
+
+CHORE_ROWS: Final = 256
+"""Dead letters that one chunk of a redrive or purge touches."""
 
 LOG_PAGES_MAX: Final = 4 * CHECKPOINT_PAGES
 """Length at which the writer cuts it, because steady writing kept the other from reaching its end.

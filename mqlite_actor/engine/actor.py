@@ -33,10 +33,10 @@ class Actor:
 
     __slots__ = (
         "_is_draining", "_ran", "_run_group", "_thread",
-        "crash", "events", "groups", "mailbox", "waiters",
+        "crash", "events", "filter_failures", "groups", "mailbox", "waiters",
     )  # fmt: skip
 
-    def __init__(self, run_group: RunGroup, ran: Callable[[], None]) -> None:
+    def __init__(self, run_group: RunGroup, ran: Callable[[GroupResult], None]) -> None:
         self._run_group = run_group
         self._ran = ran  # told after each group, in the trio thread
         self._thread = trio.CapacityLimiter(1)
@@ -45,6 +45,7 @@ class Actor:
         self.mailbox = Mailbox()
         self.waiters = Waiters()
         self.events: dict[tuple[str, str], int] = {}
+        self.filter_failures: dict[tuple[str, str], int] = {}
         self.groups = 0
 
     async def submit(self, job: Job, *, room_seconds: float) -> object:
@@ -95,7 +96,7 @@ class Actor:
                     )
                     self._deliver(group, result)
                     group = []
-                    self._ran()
+                    self._ran(result)
             except BaseException as error:
                 self._fail_all(group, error)
                 raise
@@ -117,6 +118,8 @@ class Actor:
         self.groups += 1
         for key, number in result.events.items():
             self.events[key] = self.events.get(key, 0) + number
+        for key, number in result.filter_failures.items():
+            self.filter_failures[key] = self.filter_failures.get(key, 0) + number
         parked: list[Job] = []
         for job, done in zip(group, result.outcomes, strict=True):
             if self._may_park(job) and _found_nothing(done):

@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 
 from mqlite_actor.contract import limits
-from mqlite_actor.semantics import operations, peek, sweep
+from mqlite_actor.semantics import dead_letters, operations, peek, sweep
 from mqlite_actor.semantics.operations import Operation
+from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.sqlite import SqliteStore
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """One slice of a pass; the reply is how many rows it found."""
+    """One slice of a pass; the reply is what it found (`sweep.Swept`)."""
 
     limit: int = limits.MAINTENANCE_ROWS
 
@@ -40,11 +41,19 @@ class Expire(Slice, frozen=True):
 
 
 class PruneReceipts(Slice, frozen=True):
-    """Forget receipts and attempts that expired."""
+    """Forget receipts, attempts and tombstones that expired."""
 
 
 class PruneDuplicates(Slice, frozen=True):
     """Forget duplicate keys outside their window."""
+
+
+class Retain(Slice, frozen=True):
+    """Delete dead letters beyond the bounds; 0 is unbounded."""
+
+    max_age_ms: int = 0
+    max_count: int = 0
+    max_bytes: int = 0
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -55,12 +64,89 @@ class Release(msgspec.Struct, frozen=True):
     is_counted: bool = False
 
 
+class LastDeadLetter(msgspec.Struct, frozen=True):
+    """Where a redrive or purge that begins now will end; checks both queues."""
+
+    queue: str
+    target: str = ""
+
+
+class RedriveChunk(msgspec.Struct, frozen=True):
+    """Revive the next dead letters; the reply is (number, up to which number)."""
+
+    queue: str
+    target: str
+    after: int
+    last: int
+    enqueued_before: int
+    limit: int
+
+
+class PurgeChunk(msgspec.Struct, frozen=True):
+    """Delete the next dead letters; the reply is (number, up to which number)."""
+
+    queue: str
+    after: int
+    last: int
+    enqueued_before: int
+    limit: int
+
+
 class TruncateLog(msgspec.Struct, frozen=True):
     """Move the whole log into the file and cut it; the reply says whether it could be done."""
 
 
+class Reclaim(msgspec.Struct, frozen=True):
+    """Give free pages back to the disk, at most `limit`; the reply is how many are left."""
+
+    limit: int
+
+
+class CountFreePages(msgspec.Struct, frozen=True):
+    """How many pages of the file are free."""
+
+
+class Vacuum(msgspec.Struct, frozen=True):
+    """Write the whole file anew without its free pages."""
+
+
 class CountEntities(msgspec.Struct, frozen=True):
     """How many queues and subscriptions there are, for Status."""
+
+
+def _retain(tx: Transaction, command: Retain, now_ms: int) -> sweep.Swept:
+    return dead_letters.retain(
+        tx,
+        command.limit,
+        now_ms,
+        max_age_ms=command.max_age_ms,
+        max_count=command.max_count,
+        max_bytes=command.max_bytes,
+    )
+
+
+def _redrive(tx: Transaction, command: RedriveChunk, now_ms: int) -> dead_letters.Chunk:
+    return dead_letters.redrive_chunk(
+        tx,
+        command.queue,
+        command.target,
+        now_ms,
+        after=command.after,
+        last=command.last,
+        enqueued_before=command.enqueued_before,
+        limit=command.limit,
+    )
+
+
+def _purge(tx: Transaction, command: PurgeChunk, _: int) -> dead_letters.Chunk:
+    return dead_letters.purge_chunk(
+        tx,
+        command.queue,
+        after=command.after,
+        last=command.last,
+        enqueued_before=command.enqueued_before,
+        limit=command.limit,
+    )
 
 
 INTERNAL: dict[type[Any], Operation] = {
@@ -70,15 +156,23 @@ INTERNAL: dict[type[Any], Operation] = {
     Expire: lambda tx, command, now_ms: sweep.expire(tx, command.limit, now_ms),
     PruneReceipts: lambda tx, command, now_ms: sweep.prune_receipts(tx, command.limit, now_ms),
     PruneDuplicates: lambda tx, command, now_ms: sweep.prune_duplicates(tx, command.limit, now_ms),
+    Retain: _retain,
     Release: lambda tx, command, now_ms: sweep.release(
         tx, command.queue, command.leases, now_ms, is_counted=command.is_counted
     ),
+    LastDeadLetter: lambda tx, command, now_ms: dead_letters.last_dead_letter(
+        tx, command.queue, command.target
+    ),
+    RedriveChunk: _redrive,
+    PurgeChunk: _purge,
     CountEntities: lambda tx, command, now_ms: peek.count_entities(tx),
 }
 
-
-ALONE: dict[type[Any], Callable[[SqliteStore], Any]] = {
-    TruncateLog: SqliteStore.truncate_log,
+ALONE: dict[type[Any], Callable[[SqliteStore, Any], Any]] = {
+    TruncateLog: lambda store, command: store.truncate_log(),
+    CountFreePages: lambda store, command: store.free_pages(),
+    Reclaim: lambda store, command: store.reclaim(command.limit),
+    Vacuum: lambda store, command: store.vacuum(),
 }
 """What runs in the storage thread between two groups, outside of any transaction."""
 

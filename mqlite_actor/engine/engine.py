@@ -23,10 +23,11 @@ from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Closed, Unsupported
 from mqlite_actor.engine import admission, commands
 from mqlite_actor.engine.actor import Actor
+from mqlite_actor.engine.chores import Chores
 from mqlite_actor.engine.group import GroupResult, run_group
 from mqlite_actor.engine.keeper import Keeper
 from mqlite_actor.engine.mailbox import Command, Job
-from mqlite_actor.engine.sweeper import Sweeper
+from mqlite_actor.engine.sweeper import Retention, Sweeper
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
 from mqlite_actor.semantics.settle import parse_token
@@ -48,6 +49,7 @@ class EngineOptions:
     clock: Clock = field(default_factory=SystemClock)
     background: bool = True
     create: bool = True
+    retention: Retention = field(default_factory=Retention)
     room_seconds: float = math.inf
     """How long a call waits for room in the mailbox; a broker bounds it."""
 
@@ -56,8 +58,8 @@ class Engine:
     """An open engine. Made by `open_engine` or `run_engine`."""
 
     __slots__ = (
-        "_actor", "_keeper", "_local", "_options", "_started", "_stop", "_store", "_sweeper",
-        "_table", "_thread",
+        "_actor", "_chores", "_keeper", "_local", "_options", "_started", "_stop", "_store",
+        "_sweeper", "_table", "_thread",
     )  # fmt: skip
 
     def __init__(self, store: SqliteStore, options: EngineOptions) -> None:
@@ -65,14 +67,18 @@ class Engine:
         self._options = options
         self._table = commands.table(message_bytes_max=options.message_bytes_max)
         self._actor = Actor(self._run_group, self._ran)
-        self._sweeper = Sweeper(self._submit, options.clock)
-        self._keeper = Keeper(store, partial(self._submit, commands.TruncateLog()))
+        self._sweeper = Sweeper(self._submit, options.clock, options.retention)
+        self._chores = Chores(self._submit, options.clock)
+        truncate = partial(self._submit, commands.TruncateLog())
+        self._keeper = Keeper(store, truncate, self._chores.reclaim, options.clock)
         self._started = options.clock.monotonic()
         self._stop = trio.Event()
         self._thread = threading.get_ident()
         self._local: dict[type[Any], Callable[[Any], Any]] = {
             wire.StatusRequest: self._status,
             wire.ReceiveRequest: self._receive,
+            wire.RedriveRequest: self._chores.redrive,
+            wire.PurgeRequest: self._chores.purge,
         }
 
     @property
@@ -138,10 +144,17 @@ class Engine:
     def stop_waiting(self) -> None:
         """Answer each waiting receive with an empty list, now and from now on; the rest goes on."""
         self._actor.stop_waiting()
+        self._chores.ending.set()
 
     async def run_maintenance_once(self) -> None:
         """Run every pass once, on the engine's clock, in the contract's order."""
         await self._sweeper.run_once()
+        if not self._store.is_memory:
+            await self._keeper.reclaim(self._options.clock.now_ms())
+
+    async def compact(self, *, is_full: bool = False) -> None:
+        """Shrink the file: by its free pages in slices, or (full) by writing it anew at once."""
+        await self._chores.compact(is_full=is_full)
 
     def statistics(self) -> dict[str, Any]:
         """How full things are: mailbox, waiters, groups, events, health of the passes."""
@@ -153,7 +166,8 @@ class Engine:
             "groups": self._actor.groups,
             "waiters": self._actor.waiters.counts(),
             "events": dict(self._actor.events),
-            "maintenance": self._sweeper.health,
+            "filter_failures": dict(self._actor.filter_failures),
+            "maintenance": {**self._sweeper.health, "reclaim": self._keeper.reclaiming},
             "log_pages": self._store.log_pages,
             "checkpoints": self._keeper.checkpoints,
             "truncations": self._keeper.truncations,
@@ -161,6 +175,7 @@ class Engine:
 
     def close(self) -> None:
         """Ask the engine to end; the task that runs it closes everything in order and returns."""
+        self._chores.ending.set()
         self._actor.close(Closed(CLOSED))
         self._stop.set()
 
@@ -214,8 +229,9 @@ class Engine:
     def _run_group(self, requests: list[Any]) -> GroupResult:
         return run_group(self._store, self._table, requests, self._options.clock)
 
-    def _ran(self) -> None:
+    def _ran(self, result: GroupResult) -> None:
         self._keeper.noticed()
+        self._sweeper.note(result.dues)
 
     async def run(self, task_status: trio.TaskStatus[Engine]) -> None:
         """Actor and passes, from the first call let in to the last answer given. Once only."""
@@ -249,12 +265,19 @@ async def run_engine(
     opening = partial(open_store, dsn, synchronous=options.synchronous, create=options.create)
     with trio.CancelScope(shield=True):  # a file half opened would keep its lock
         store = await trio.to_thread.run_sync(opening)
+    failure: BaseException | None = None
     try:
         await _recover(store, options)
-        await Engine(store, options).run(task_status)
+        engine = Engine(store, options)
+        try:
+            await engine.run(task_status)
+        except BaseExceptionGroup as group:
+            failure = engine.crash or _single(group)
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(store.close)
+    if failure is not None:
+        raise failure
 
 
 async def _recover(store: SqliteStore, options: EngineOptions) -> None:

@@ -50,12 +50,16 @@ SENDS: Final = (wire.SendRequest, wire.ScheduleRequest)
 class GroupResult:
     """One outcome per command, in their order, and what became true with them."""
 
-    __slots__ = ("commits", "events", "is_doubtful", "outcomes", "wakes")
+    __slots__ = (
+        "commits", "dues", "events", "filter_failures", "is_doubtful", "outcomes", "wakes",
+    )  # fmt: skip
 
     def __init__(self, number: int) -> None:
         self.outcomes: list[Outcome[Any]] = [Error(Unavailable("not run"))] * number
         self.wakes: dict[str, int] = {}
         self.events: dict[tuple[str, str], int] = {}
+        self.filter_failures: dict[tuple[str, str], int] = {}
+        self.dues: dict[str, int] = {}  # by maintenance task, the earliest
         self.commits = 0
         self.is_doubtful = False  # a commit of unknown outcome may have made anything claimable
 
@@ -66,6 +70,10 @@ class GroupResult:
             self.wakes[queue] = self.wakes.get(queue, 0) + number
         for key, number in tx.events.items():
             self.events[key] = self.events.get(key, 0) + number
+        for key, number in tx.filter_failures.items():
+            self.filter_failures[key] = self.filter_failures.get(key, 0) + number
+        for task, at_ms in tx.dues.items():
+            self.dues[task] = min(at_ms, self.dues.get(task, at_ms))
 
 
 class _NotBegun(Exception):
@@ -89,7 +97,7 @@ def run_group(
     if not _is_sound(store, result, everything):
         return result
     if type(requests[0]) in ALONE:
-        result.outcomes[0] = capture(ALONE[type(requests[0])], store)
+        result.outcomes[0] = capture(ALONE[type(requests[0])], store, requests[0])
         return result
     try:
         _together(store, table, requests, everything, clock, result)
@@ -115,6 +123,7 @@ def _together(
 ) -> None:
     """Run the commands at `indexes` in one transaction; fills outcomes only if it commits."""
     outcomes: dict[int, Outcome[Any]] = {}
+    began = store.changes
     try:
         tx = store.begin()
     except Exception as error:
@@ -143,7 +152,8 @@ def _together(
         if isinstance(mapped(error), StorageFull | Unavailable):
             raise _Broken from error
         raise _Unknown from error
-    store.complaint = ""
+    if store.changes != began:  # a commit that wrote nothing proves nothing
+        store.complaint = ""
     for index, done in outcomes.items():
         result.outcomes[index] = done
     result.publish(tx)

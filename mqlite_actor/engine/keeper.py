@@ -1,4 +1,5 @@
-"""The keeper of the files: checkpoints beside the writer, and a look at the files every second.
+"""The keeper of the files: checkpoints beside the writer, free pages, a look at the files every
+second.
 
 Started by the engine beside the passes, for stores on disk. Automatic checkpoints would run inside
 a COMMIT and stall it; so a second connection moves the log into the file from CHECKPOINT_PAGES on,
@@ -15,8 +16,10 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Closed, MqliteError
+from mqlite_actor.engine.sweeper import Health
 from mqlite_actor.storage.sqlite import SqliteStore, mapped
 
 _log = logging.getLogger("mqlite.maintenance")
@@ -25,11 +28,23 @@ _log = logging.getLogger("mqlite.maintenance")
 class Keeper:
     """Watches one store. `noticed` after every group; `run` until cancelled."""
 
-    __slots__ = ("_due", "_due_at", "_store", "_truncate", "checkpoints", "failures", "truncations")
+    __slots__ = (
+        "_clock", "_due", "_due_at", "_reclaim", "_store", "_truncate", "checkpoints", "failures",
+        "reclaiming", "truncations",
+    )  # fmt: skip
 
-    def __init__(self, store: SqliteStore, truncate: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(
+        self,
+        store: SqliteStore,
+        truncate: Callable[[], Awaitable[bool]],
+        reclaim: Callable[[], Awaitable[int]],
+        clock: Clock,
+    ) -> None:
+        self._clock = clock
         self._store = store
         self._truncate = truncate
+        self._reclaim = reclaim
+        self.reclaiming = Health()
         self._due = trio.Event()
         self._due_at = limits.CHECKPOINT_PAGES
         self.checkpoints = 0
@@ -49,6 +64,7 @@ class Keeper:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._checkpoint)
             nursery.start_soon(self._watch)
+            nursery.start_soon(self._reclaim_forever)
 
     async def _checkpoint(self) -> None:
         while True:
@@ -76,6 +92,26 @@ class Keeper:
                 self.truncations += 1
             else:  # a reader holds the log; it grows until it lets go
                 await trio.sleep(limits.CHECKPOINT_PAUSE_SECONDS)
+
+    async def reclaim(self, now_ms: int) -> None:
+        """Give free pages back, if there are many; an error is raised after it was counted."""
+        try:
+            await self._reclaim()
+        except MqliteError as error:
+            self.reclaiming.failed(now_ms, error)
+            raise
+        self.reclaiming.succeeded(now_ms)
+
+    async def _reclaim_forever(self) -> None:
+        while True:
+            await trio.sleep(limits.PRUNE_SECONDS)
+            try:
+                await self.reclaim(self._clock.now_ms())
+            except Closed:
+                return
+            except MqliteError as error:
+                if self.reclaiming.consecutive_failures == 1:
+                    _log.error("maintenance task=reclaim failed: %s", error.message)
 
     async def _watch(self) -> None:
         while True:

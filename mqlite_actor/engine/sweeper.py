@@ -1,8 +1,11 @@
 """When the passes of time run: one task per pass, each sending ordinary, sliced commands.
 
-Started by the engine beside the actor. A pass that fails is counted, shown, and tried again after
-its period, doubled per failure up to a bound; it never ends its siblings (faults B96). `run_once`
-runs all passes now, in the contract's order, for tests and for engines without background work.
+Started by the engine beside the actor. A pass runs when the first thing of its kind falls due,
+within milliseconds, and at its cadence as a safety net. What is due is known as a lower bound per
+kind: every committed group reports the instants that it created, and each slice returns the next
+one from its index. A pass that fails is counted, shown, and tried again after its period, doubled
+per failure up to a bound; it never ends its siblings (faults B96). `run_once` runs all passes now,
+in the contract's order, for tests and for engines without background work.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import trio
 
@@ -18,6 +21,7 @@ from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Closed, MqliteError
 from mqlite_actor.engine import commands
+from mqlite_actor.semantics.sweep import Swept
 
 _log = logging.getLogger("mqlite.maintenance")
 
@@ -29,18 +33,34 @@ class Pass:
     """A task's name in the contract's vocabulary, its command and its period."""
 
     task: str
-    command: type[commands.Slice]
+    command: commands.Slice
     seconds: float
 
 
-PASSES: Final = (
-    Pass("locks", commands.Reap, limits.SWEEP_SECONDS),
-    Pass("scheduled", commands.Activate, limits.SWEEP_SECONDS),
-    Pass("ttl", commands.Expire, limits.EXPIRE_SECONDS),
-    Pass("dedup", commands.PruneDuplicates, limits.PRUNE_SECONDS),
-    Pass("receipts", commands.PruneReceipts, limits.PRUNE_SECONDS),
-)
-"""In the order of spec/engine.md E112."""
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """An engine's bounds on dead letters; 0 is unbounded."""
+
+    max_age_ms: int = 0
+    max_count: int = 0
+    max_bytes: int = 0
+
+
+def passes(retention: Retention) -> tuple[Pass, ...]:
+    """All passes, in the order of spec/engine.md E112; the keeper adds `reclaim`."""
+    retain = commands.Retain(
+        max_age_ms=retention.max_age_ms,
+        max_count=retention.max_count,
+        max_bytes=retention.max_bytes,
+    )
+    return (
+        Pass("locks", commands.Reap(), limits.SWEEP_SECONDS),
+        Pass("scheduled", commands.Activate(), limits.SWEEP_SECONDS),
+        Pass("ttl", commands.Expire(), limits.EXPIRE_SECONDS),
+        Pass("dedup", commands.PruneDuplicates(), limits.PRUNE_SECONDS),
+        Pass("receipts", commands.PruneReceipts(), limits.PRUNE_SECONDS),
+        Pass("retention", retain, limits.PRUNE_SECONDS),
+    )
 
 
 class Health:
@@ -78,49 +98,87 @@ class Health:
         self.last_error = error.code
 
 
+class _Due:
+    """A lower bound of when the next thing of a kind is due, and the news that it came nearer."""
+
+    __slots__ = ("at_ms", "nearer")
+
+    def __init__(self) -> None:
+        self.at_ms = 1  # nothing is known yet: look at once
+        self.nearer = trio.Event()
+
+    def note(self, at_ms: int) -> None:
+        """Something falls due then."""
+        if not self.at_ms or at_ms < self.at_ms:
+            self.at_ms = at_ms
+            self.nearer.set()
+
+
 class Sweeper:
-    """Runs PASSES against `submit` until cancelled."""
+    """Runs the passes against `submit` until cancelled."""
 
-    __slots__ = ("_clock", "_submit", "health")
+    __slots__ = ("_clock", "_due", "_passes", "_submit", "health")
 
-    def __init__(self, submit: Submit, clock: Clock) -> None:
+    def __init__(self, submit: Submit, clock: Clock, retention: Retention) -> None:
         self._submit = submit
         self._clock = clock
-        self.health = {each.task: Health() for each in PASSES}
+        self._passes = passes(retention)
+        self._due = {each.task: _Due() for each in self._passes}
+        self.health = {each.task: Health() for each in self._passes}
+
+    def note(self, dues: dict[str, int]) -> None:
+        """A committed group made these tasks' work fall due."""
+        for task, at_ms in dues.items():
+            self._due[task].note(at_ms)
 
     async def run(self) -> None:
-        """All passes at their cadence; the first run comes one period after the start."""
+        """All passes, each when due and at its cadence."""
         async with trio.open_nursery() as nursery:
-            for each in PASSES:
+            for each in self._passes:
                 nursery.start_soon(self._repeat, each)
 
     async def run_once(self) -> None:
         """Every pass, once, to its end; an error is raised after it was counted."""
-        for each in PASSES:
+        for each in self._passes:
             await self._sweep(each)
 
     async def _repeat(self, each: Pass) -> None:
         health = self.health[each.task]
         while True:
-            doubled = each.seconds * 2 ** min(health.consecutive_failures, 10)
-            await trio.sleep(min(doubled, max(each.seconds, limits.BACKOFF_SECONDS_MAX)))
+            await self._wait(each)
             try:
                 await self._sweep(each)
             except Closed:
                 return
             except MqliteError as error:
-                if (
-                    health.consecutive_failures == 1
-                ):  # once per outage, not once per try (faults B11)
+                if health.consecutive_failures == 1:  # once per outage (faults B11)
                     _log.error("maintenance task=%s failed: %s", each.task, error.message)
+
+    async def _wait(self, each: Pass) -> None:
+        """Until something is due or the period is over; after a failure the period alone counts.
+
+        The wall clock is looked at again at least every second, so that a step of it is noticed.
+        """
+        failures = self.health[each.task].consecutive_failures
+        seconds = each.seconds * 2 ** min(failures, 10)
+        ends_at = trio.current_time() + min(seconds, max(each.seconds, limits.BACKOFF_SECONDS_MAX))
+        due = self._due[each.task]
+        await trio.sleep(
+            limits.SWEEP_PAUSE_SECONDS
+        )  # never a loop of passes, whatever the clock says
+        while (left := ends_at - trio.current_time()) > 0:
+            if due.at_ms and not failures:
+                left = min(left, (due.at_ms - self._clock.now_ms()) / 1000)
+            if left <= 0:
+                return
+            due.nearer = trio.Event()
+            with trio.move_on_after(min(left, limits.SWEEP_SECONDS)):
+                await due.nearer.wait()
 
     async def _sweep(self, each: Pass) -> None:
         health = self.health[each.task]
         try:
-            command = each.command()
-            for _ in range(limits.MAINTENANCE_SLICES_MAX):
-                if await self._submit(command) < command.limit:
-                    break
+            await self._slices(each)
         except trio.Cancelled:
             health.runs += 1
             health.interrupted += 1
@@ -131,3 +189,14 @@ class Sweeper:
             health.failed(self._clock.now_ms(), error)
             raise
         health.succeeded(self._clock.now_ms())
+
+    async def _slices(self, each: Pass) -> None:
+        due = self._due[each.task]
+        for _ in range(limits.MAINTENANCE_SLICES_MAX):
+            due.at_ms = 0  # what comes in while the slice runs is noted anew
+            swept = await self._submit(each.command)
+            assert isinstance(swept, Swept)
+            if swept.next_due:
+                due.note(swept.next_due)
+            if swept.found < each.command.limit:
+                return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import trio
 
@@ -71,10 +71,20 @@ async def run_embedded(
     with its cause. Options and errors as for `open_embedded`.
     """
     options = _options(synchronous, message_bytes_max, clock, background=background)
-    location = _local(store)
-    async with trio.open_nursery() as nursery:
-        engine = await nursery.start(run_engine, location, options)
-        task_status.started(Embedded(engine))
+    engine_status = cast("trio.TaskStatus[Engine]", _Embedding(task_status))
+    await run_engine(_local(store), options, task_status=engine_status)
+
+
+class _Embedding:
+    """Passes an engine on as the handle over it."""
+
+    __slots__ = ("_task_status",)
+
+    def __init__(self, task_status: trio.TaskStatus[Embedded]) -> None:
+        self._task_status = task_status
+
+    def started(self, value: Engine) -> None:
+        self._task_status.started(Embedded(value))
 
 
 def _options(

@@ -7,7 +7,7 @@ is not the sender's to take back; everything that cannot be cancelled is NotFoun
 
 from __future__ import annotations
 
-from mqlite_actor.contract.errors import NotFound
+from mqlite_actor.contract.errors import NotFound, quoted
 from mqlite_actor.contract.wire import CancelRequest, OkResponse
 from mqlite_actor.semantics import lifecycle
 from mqlite_actor.semantics.lifecycle import Event
@@ -29,7 +29,7 @@ def cancel(tx: Transaction, request: CancelRequest, now_ms: int) -> OkResponse:
         or held.delivery_count
     ):
         raise NotFound(
-            f"message {request.seq_number} is not scheduled in {request.queue!r}, or was"
+            f"message {request.seq_number} is not scheduled in {quoted(request.queue)}, or was"
             " delivered before"
         )
     writes = tx.writes()

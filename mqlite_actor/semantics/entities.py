@@ -1,4 +1,4 @@
-"""Queues: create or reconfigure, list.
+"""Queues and subscriptions: create or reconfigure, list. One name space for all.
 
 Called through the operations table. Creating an existing queue of the same kind replaces its whole
 configuration; what a caller leaves out becomes the default (spec/wire.md 2.11). Identity stays:
@@ -10,18 +10,22 @@ from __future__ import annotations
 import secrets
 
 from mqlite_actor.contract import limits
-from mqlite_actor.contract.errors import InvalidArgument, NameConflict
+from mqlite_actor.contract.errors import InvalidArgument, NameConflict, quoted
 from mqlite_actor.contract.wire import (
     CreateQueueRequest,
     EmptyResponse,
     ListQueuesRequest,
     ListQueuesResponse,
+    ListSubscriptionsRequest,
+    ListSubscriptionsResponse,
     QueueConfig,
     QueueInfo,
+    SubscribeRequest,
+    SubscriptionInfo,
 )
 from mqlite_actor.contract.words import Kind, Ordering
-from mqlite_actor.semantics import lifecycle
-from mqlite_actor.storage import messages, queues
+from mqlite_actor.semantics import lifecycle, routing
+from mqlite_actor.storage import messages, queues, subscriptions
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.queues import Queue
 
@@ -35,11 +39,13 @@ def create_queue(tx: Transaction, request: CreateQueueRequest, now_ms: int) -> E
     wanted = _configured(request.name, request.config, now_ms)
     existing = queues.lookup(tx, request.name)
     if existing is None:
+        if subscriptions.topic_exists(tx, request.name):
+            raise NameConflict(f"{quoted(request.name)} is already a topic")
         queues.insert(tx, wanted)
         return DONE
     if existing.kind != wanted.kind:
         raise NameConflict(
-            f"{request.name!r} is already a {existing.kind}; it cannot become a {wanted.kind}"
+            f"{quoted(request.name)} is already a {existing.kind}; it cannot become a {wanted.kind}"
         )
     queues.update(tx, _with_identity_of(existing, wanted))
     if existing.is_strict != wanted.is_strict:
@@ -61,6 +67,42 @@ def list_queues(tx: Transaction, request: ListQueuesRequest, now_ms: int) -> Lis
                 generation=queue.generation,
             )
             for queue in queues.list_all(tx)
+        ]
+    )
+
+
+def subscribe(tx: Transaction, request: SubscribeRequest, now_ms: int) -> EmptyResponse:
+    """Route a topic into a backing queue; for an existing subscription replace only the filter."""
+    topic, name, expr = request.topic, request.name, request.filter.expr
+    if not topic or not name:
+        raise InvalidArgument(f"{'name' if topic else 'topic'} is empty")
+    if topic == name:
+        raise NameConflict(f"topic and subscription are both called {quoted(name)}; use two names")
+    routing.compile_filter(expr)
+    if queues.lookup(tx, topic) is not None:
+        raise NameConflict(f"topic {quoted(topic)} is already a queue or a subscription")
+    queue = queues.lookup(tx, name)
+    if queue is None:
+        if subscriptions.topic_exists(tx, name):
+            raise NameConflict(f"subscription {quoted(name)} is already a topic")
+        queues.insert(tx, _configured(name, QueueConfig(kind=Kind.SUBSCRIPTION), now_ms))
+        queue = queues.find(tx, name)
+    elif queue.kind != Kind.SUBSCRIPTION:
+        raise NameConflict(f"{quoted(name)} is already a plain queue")
+    elif subscriptions.topic_of(tx, queue.id) not in (None, topic):
+        raise NameConflict(f"{quoted(name)} already listens to another topic")
+    tx.run([subscriptions.subscribe(queue.id, topic, expr if expr.strip() else "", now_ms)])
+    return DONE
+
+
+def list_subscriptions(
+    tx: Transaction, request: ListSubscriptionsRequest, now_ms: int
+) -> ListSubscriptionsResponse:
+    """All subscriptions by topic and name."""
+    return ListSubscriptionsResponse(
+        subscriptions=[
+            SubscriptionInfo(topic=topic, name=name, expr=expr or "")
+            for topic, name, expr in subscriptions.list_all(tx)
         ]
     )
 
@@ -115,7 +157,7 @@ def _reorder(tx: Transaction, queue: Queue) -> None:
 
 def _one_of(words: type[Kind | Ordering], word: str, field: str) -> str:
     if word not in list(words):
-        raise InvalidArgument(f"{field} {word!r} is unknown; use {', '.join(words)}")
+        raise InvalidArgument(f"{field} {quoted(word)} is unknown; use {', '.join(words)}")
     return str(word)
 
 

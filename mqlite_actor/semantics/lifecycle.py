@@ -176,6 +176,7 @@ def postpone(
     before = Stored(held.state)
     check_step(event, WORD[before], SCHEDULED)
     writes.add(messages.rest(held.id, Stored.SCHEDULED, visible_at))
+    tx.due("scheduled", visible_at)
     tx.moved(queue, before=before, after=Stored.SCHEDULED)
 
 

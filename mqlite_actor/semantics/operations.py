@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from mqlite_actor.contract import wire
-from mqlite_actor.semantics import cancel, entities, peek, receive, renew, send, settle
+from mqlite_actor.semantics import cancel, deletion, entities, peek, receive, renew, send, settle
 from mqlite_actor.storage.database import Transaction
 
 Operation = Callable[[Transaction, Any, int], Any]
@@ -38,4 +38,7 @@ def operations(*, message_bytes_max: int) -> dict[type[Any], Operation]:
         wire.StatsRequest: peek.stats,
         wire.CreateQueueRequest: entities.create_queue,
         wire.ListQueuesRequest: entities.list_queues,
+        wire.SubscribeRequest: entities.subscribe,
+        wire.ListSubscriptionsRequest: entities.list_subscriptions,
+        wire.DeleteQueueRequest: deletion.delete_queue,
     }

@@ -80,6 +80,8 @@ def receive_deferred(
         total += len(found[-1].body)
         if total >= limits.PAGE_BYTES_MAX:
             break
+    if found:
+        tx.due("locks", until)
     _count_deliveries(tx, queue, found)
     return MessagesResponse(messages=found)
 
@@ -101,6 +103,7 @@ def _claim(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> list[Mess
     until = instant(now_ms, queue.lock_duration_ms)
     claimed = [(row, secrets.token_bytes(TOKEN_BYTES)) for row in chosen]
     tx.run([messages.lock(row[0], token, until) for row, token in claimed])
+    tx.due("locks", until)
     tx.moved(queue, before=Stored.READY, after=Stored.LOCKED, number=len(claimed))
     found = [rows.delivered(row, token=token, locked_until=until) for row, token in claimed]
     _count_deliveries(tx, queue, found)

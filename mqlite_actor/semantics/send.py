@@ -15,24 +15,26 @@ from mqlite_actor.contract.errors import (
     GroupRequired,
     InvalidArgument,
     MessageTooLarge,
+    quoted,
 )
 from mqlite_actor.contract.wire import Message, SendRequest, SendResponse
 from mqlite_actor.contract.words import Ordering
-from mqlite_actor.semantics import lifecycle
+from mqlite_actor.semantics import lifecycle, routing
 from mqlite_actor.semantics.lifecycle import Event, check_step, instant
-from mqlite_actor.storage import memory, messages, queues, rows
-from mqlite_actor.storage.database import Stored, Transaction
+from mqlite_actor.semantics.routing import Route
+from mqlite_actor.storage import memory, messages, rows
+from mqlite_actor.storage.database import Stored, Transaction, WriteSet
 from mqlite_actor.storage.queues import Queue
 
 
 def send(
     tx: Transaction, request: SendRequest, now_ms: int, *, message_bytes_max: int
 ) -> SendResponse:
-    """Store every message; one slot per message, in order.
+    """Store every message in every target that wants it; one slot per message, in order.
 
-    A duplicate's slot is the number of the first acceptance. A conflicting duplicate raises
-    DedupConflict when it is the only message of the call, else its slot is 0 and the others are
-    stored.
+    A slot is the number in the last target, in the order of their names, that stored or recognised
+    the message; a recognised duplicate's number is that of the first acceptance. A duplicate with
+    another body leaves 0, or raises DedupConflict when it is the only message of the call.
     """
     at = request.scheduled_enqueue_time_ms
     if at < 0:
@@ -41,16 +43,20 @@ def send(
         return SendResponse(seq_numbers=None)
     _check_time(at, now_ms)
     _check_sizes(request.messages, message_bytes_max)
-    queue = queues.find(tx, request.queue)
-    _check_groups(queue, request.messages)
-    verdicts = _verdicts(tx, queue, request.messages, now_ms)
-    if len(verdicts) == 1 and verdicts[0].is_conflict:
-        tx.happened(queue.name, "dedup_conflict")
+    routes = routing.routes(tx, request.queue)
+    wanted = _wanted(tx, routes, request.messages, now_ms=now_ms, visible_at_ms=at or now_ms)
+    deliveries = _judged(tx, wanted, request.messages, now_ms)
+    slots = [_Slot() for _ in request.messages]
+    for each in deliveries:
+        slots[each.index].add(each)
+    if len(slots) == 1 and slots[0].is_refused:
+        tx.happened(deliveries[0].queue.name, "dedup_conflict")
         raise DedupConflict(
-            f"message_id {request.messages[0].message_id!r} was sent to {queue.name!r} before,"
-            " with another body"
+            f"message_id {quoted(request.messages[0].message_id)} was sent to"
+            f" {quoted(request.queue)} before, with another body"
         )
-    return SendResponse(seq_numbers=_store(tx, queue, request, verdicts, now_ms))
+    _store(tx, request, deliveries, now_ms)
+    return SendResponse(seq_numbers=[slot.seq for slot in slots])
 
 
 # -- refusals --------------------------------------------------------------------------------------
@@ -76,104 +82,169 @@ def _check_sizes(batch: list[Message], message_bytes_max: int) -> None:
             )
 
 
-def _check_groups(queue: Queue, batch: list[Message]) -> None:
-    if queue.ordering_mode != Ordering.GROUP_FIFO:
-        return
-    for index, message in enumerate(batch):
-        if not message.group_id:
-            raise GroupRequired(
-                f"messages[{index}].group_id is empty; queue {queue.name!r} orders by group"
-                " (group_fifo)"
-            )
+# -- who gets what ---------------------------------------------------------------------------------
 
 
-# -- duplicates ------------------------------------------------------------------------------------
+class _Delivery:
+    """One message for one target, and what duplicate detection says of it."""
 
+    __slots__ = ("body_hash", "index", "is_conflict", "key", "queue", "same_as", "seq")
 
-class _Verdict:
-    """What duplicate detection says of one message of a call."""
-
-    __slots__ = ("body_hash", "is_conflict", "key", "same_as", "seq")
-
-    def __init__(self) -> None:
+    def __init__(self, index: int, queue: Queue) -> None:
+        self.index = index  # of the message in the call
+        self.queue = queue
         self.key = ""  # empty: the queue detects nothing
         self.body_hash = b""
-        self.seq = 0  # number of the first acceptance
-        self.same_as = -1  # or its index in this very call
+        self.seq = 0  # of the first acceptance, or of this one once it has a number
+        self.same_as: _Delivery | None = None  # an equal message of this very call
         self.is_conflict = False
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it is to be stored. Asked before numbers are given."""
+        return not (self.is_conflict or self.seq or self.same_as)
 
-def _verdicts(tx: Transaction, queue: Queue, batch: list[Message], now_ms: int) -> list[_Verdict]:
-    verdicts = [_Verdict() for _ in batch]
-    if queue.dedup_window_ms <= 0:
-        return verdicts
-    for message, verdict in zip(batch, verdicts, strict=True):
+
+class _Slot:
+    """What the caller learns of one message."""
+
+    __slots__ = ("_deliveries",)
+
+    def __init__(self) -> None:
+        self._deliveries: list[_Delivery] = []
+
+    def add(self, delivery: _Delivery) -> None:
+        self._deliveries.append(delivery)
+
+    @property
+    def is_refused(self) -> bool:
+        """Some target called it a conflict, and none took or knew it."""
+        return bool(self._deliveries) and all(each.is_conflict for each in self._deliveries)
+
+    @property
+    def seq(self) -> int:
+        """The number in the last target that took or knew it; 0 if none did."""
+        for each in reversed(self._deliveries):
+            if not each.is_conflict:
+                return each.same_as.seq if each.same_as else each.seq
+        return 0
+
+
+def _wanted(
+    tx: Transaction,
+    routes: list[Route],
+    batch: list[Message],
+    *,
+    now_ms: int,
+    visible_at_ms: int,
+) -> list[_Delivery]:
+    """Every message with every target that wants it. A target that does not is not asked whether
+    the message has a group."""
+    found: list[_Delivery] = []
+    for index, message in enumerate(batch):
+        for route in routes:
+            if not routing.wants(tx, route, message, now_ms=now_ms, visible_at_ms=visible_at_ms):
+                continue
+            if route.queue.ordering_mode == Ordering.GROUP_FIFO and not message.group_id:
+                raise GroupRequired(
+                    f"messages[{index}].group_id is empty; queue {quoted(route.queue.name)}"
+                    " orders by group (group_fifo)"
+                )
+            found.append(_Delivery(index, route.queue))
+    return found
+
+
+def _judged(
+    tx: Transaction, deliveries: list[_Delivery], batch: list[Message], now_ms: int
+) -> list[_Delivery]:
+    """The same deliveries with duplicates recognised, each target by its own window."""
+    watched = [each for each in deliveries if each.queue.dedup_window_ms > 0]
+    for each in watched:
+        message = batch[each.index]
         digest = hashlib.sha256(message.body)
-        verdict.body_hash = digest.digest()
-        verdict.key = message.message_id or digest.hexdigest()
-    seen_after = now_ms - queue.dedup_window_ms
-    found = tx.run([memory.find_duplicate(queue.id, v.key, seen_after) for v in verdicts])
-    accepted: dict[str, int] = {}
-    for index, (verdict, known) in enumerate(zip(verdicts, found, strict=True)):
-        if known:
-            seq, body_hash = known[0]
-            verdict.is_conflict = body_hash != verdict.body_hash
-            verdict.seq = 0 if verdict.is_conflict else seq
-        elif verdict.key in accepted:
-            first = accepted[verdict.key]
-            verdict.is_conflict = verdicts[first].body_hash != verdict.body_hash
-            verdict.same_as = -1 if verdict.is_conflict else first
+        each.body_hash = digest.digest()
+        each.key = message.message_id or digest.hexdigest()
+    known = tx.run(
+        [
+            memory.find_duplicate(e.queue.id, e.key, now_ms - e.queue.dedup_window_ms)
+            for e in watched
+        ]
+    )
+    first: dict[tuple[int, str], _Delivery] = {}
+    for each, rows_found in zip(watched, known, strict=True):
+        earlier = first.get((each.queue.id, each.key))
+        if rows_found:
+            seq, body_hash = rows_found[0]
+            each.is_conflict = body_hash != each.body_hash
+            each.seq = 0 if each.is_conflict else seq
+        elif earlier is not None:
+            each.is_conflict = earlier.body_hash != each.body_hash
+            each.same_as = None if each.is_conflict else earlier
         else:
-            accepted[verdict.key] = index
-    return verdicts
+            first[each.queue.id, each.key] = each
+    return deliveries
 
 
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def _store(
-    tx: Transaction, queue: Queue, request: SendRequest, verdicts: list[_Verdict], now_ms: int
-) -> list[int]:
+def _store(tx: Transaction, request: SendRequest, deliveries: list[_Delivery], now_ms: int) -> None:
     at = request.scheduled_enqueue_time_ms
     state = Stored.SCHEDULED if at else Stored.READY
-    visible_at = at or now_ms
     writes = tx.writes()
-    slots: list[int] = []
-    stored = 0
-    for message, verdict in zip(request.messages, verdicts, strict=True):
-        if verdict.is_conflict or verdict.seq or verdict.same_as >= 0:
-            slots.append(slots[verdict.same_as] if verdict.same_as >= 0 else verdict.seq)
-            tx.happened(queue.name, "dedup_conflict" if verdict.is_conflict else "deduplicated")
+    stored: dict[str, tuple[Queue, int]] = {}
+    for each in deliveries:
+        queue = each.queue
+        if not each.is_new:
+            event = "dedup_conflict" if each.is_conflict else "deduplicated"
+            tx.happened(queue.name, event)
             continue
-        seq = tx.next_seq()
-        ttl_ms = _effective_ttl(message.ttl_ms if message.ttl_ms > 0 else request.ttl_ms, queue)
-        lane = lifecycle.lane_of(queue, message.group_id or None)
-        insert = messages.insert(
-            seq,
-            queue.id,
-            lane,
-            state=state,
-            visible_at=visible_at,
-            enqueued_at=now_ms,
-            expires_at=instant(visible_at, ttl_ms) if ttl_ms else 0,
-            texts=rows.texts(message),
-            body=message.body,
-        )
-        if state is Stored.READY and lane is not None:
-            writes.place(insert, queue)
-        else:
-            writes.add(insert)
-        if messages.is_apart(message.body):
-            writes.add(messages.insert_body(seq, message.body))
-        if verdict.key:
-            writes.add(memory.accept(queue.id, verdict.key, verdict.body_hash, seq, now_ms))
-        slots.append(seq)
-        stored += 1
-        if state is Stored.READY and lane is None:
-            tx.wake(queue.name)
+        _insert(tx, writes, request, each, state, now_ms)
+        stored[queue.name] = (queue, stored.get(queue.name, (queue, 0))[1] + 1)
     writes.run()
-    _note(tx, queue, state, stored)
-    return slots
+    if at:
+        tx.due("scheduled", at)
+    for queue, number in stored.values():
+        _note(tx, queue, state, number)
+
+
+def _insert(
+    tx: Transaction,
+    writes: WriteSet,
+    request: SendRequest,
+    delivery: _Delivery,
+    state: Stored,
+    now_ms: int,
+) -> None:
+    queue = delivery.queue
+    message = request.messages[delivery.index]
+    visible_at = request.scheduled_enqueue_time_ms or now_ms
+    seq = delivery.seq = tx.next_seq()
+    ttl_ms = _effective_ttl(message.ttl_ms if message.ttl_ms > 0 else request.ttl_ms, queue)
+    expires_at = instant(visible_at, ttl_ms) if ttl_ms else 0
+    lane = lifecycle.lane_of(queue, message.group_id or None)
+    insert = messages.insert(
+        seq,
+        queue.id,
+        lane,
+        state=state,
+        visible_at=visible_at,
+        enqueued_at=now_ms,
+        expires_at=expires_at,
+        texts=rows.texts(message),
+        body=message.body,
+    )
+    if state is Stored.READY and lane is not None:
+        writes.place(insert, queue)
+    else:
+        writes.add(insert)
+    if messages.is_apart(message.body):
+        writes.add(messages.insert_body(seq, message.body))
+    if delivery.key:
+        writes.add(memory.accept(queue.id, delivery.key, delivery.body_hash, seq, now_ms))
+    if state is Stored.READY and lane is None:
+        tx.wake(queue.name)
+    tx.due("ttl", expires_at)
 
 
 def _effective_ttl(ttl_ms: int, queue: Queue) -> int:

@@ -7,19 +7,36 @@ waits. A queue's present limits decide, as for every end of a delivery.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from mqlite_actor.contract import limits
 from mqlite_actor.semantics import lifecycle
 from mqlite_actor.semantics.lifecycle import Event
 from mqlite_actor.semantics.settle import is_held
 from mqlite_actor.storage import memory, messages, queues, receipts, rows
-from mqlite_actor.storage.database import Transaction
+from mqlite_actor.storage.database import Statement, Transaction
 
 FOR_EVER = 2**62
 """A clock reading after every lease: recovery ends them all."""
 
 
-def reap(tx: Transaction, limit: int, now_ms: int) -> int:
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one slice found, and when the next of its kind is due (0: nothing waits)."""
+
+    found: int
+    next_due: int = 0
+
+
+def _swept(tx: Transaction, found: int, next_due: Statement) -> Swept:
+    rows_found = tx.run([next_due])[0]
+    return Swept(found, rows_found[0][0] if rows_found else 0)
+
+
+def reap(tx: Transaction, limit: int, now_ms: int) -> Swept:
     """Leases that ended: back in line, or buried at the delivery limit."""
-    return _end_leases(tx, limit, now_ms, Event.LEASE_END, "lock_expired")
+    found = _end_leases(tx, limit, now_ms, Event.LEASE_END, "lock_expired")
+    return _swept(tx, found, messages.next_lease_end())
 
 
 def recover(tx: Transaction, limit: int) -> int:
@@ -38,7 +55,7 @@ def _end_leases(tx: Transaction, limit: int, ended_at: int, event: Event, counte
     return len(found)
 
 
-def activate(tx: Transaction, limit: int, now_ms: int) -> int:
+def activate(tx: Transaction, limit: int, now_ms: int) -> Swept:
     """Scheduled messages whose time has come."""
     found = tx.run([messages.due(now_ms, limit)])[0]
     writes = tx.writes()
@@ -47,33 +64,39 @@ def activate(tx: Transaction, limit: int, now_ms: int) -> int:
         lifecycle.give_back(tx, writes, queue, held, Event.ACTIVATE, None)
         tx.happened(queue.name, "activated")
     writes.run()
-    return len(found)
+    return _swept(tx, len(found), messages.next_time())
 
 
-def expire(tx: Transaction, limit: int, now_ms: int) -> int:
+def expire(tx: Transaction, limit: int, now_ms: int) -> Swept:
     """Messages past their time to live, leased ones included (decision 9)."""
     found = tx.run([messages.expired(now_ms, limit)])[0]
     writes = tx.writes()
     for held in map(rows.held, found):
         lifecycle.expire(tx, writes, queues.by_id(tx, held.queue_id), held)
     writes.run()
-    return len(found)
+    return _swept(tx, len(found), messages.next_expiry())
 
 
-def prune_receipts(tx: Transaction, limit: int, now_ms: int) -> int:
-    """Receipts and attempts that nobody can replay any more."""
-    gone = tx.run([receipts.prune(now_ms, limit), memory.prune_attempts(now_ms, limit)])
-    return max(map(len, gone))
+def prune_receipts(tx: Transaction, limit: int, now_ms: int) -> Swept:
+    """Receipts, attempts and tombstones that nobody can ask for any more."""
+    gone = tx.run(
+        [
+            receipts.prune(now_ms, limit),
+            memory.prune_attempts(now_ms, limit),
+            queues.prune_tombstones(now_ms - limits.TOMBSTONE_MS, limit),
+        ]
+    )
+    return Swept(max(map(len, gone)))
 
 
-def prune_duplicates(tx: Transaction, limit: int, now_ms: int) -> int:
+def prune_duplicates(tx: Transaction, limit: int, now_ms: int) -> Swept:
     """Keys whose window is over, by each queue's own window."""
     most = 0
     for queue in queues.list_all(tx):
         seen_until = now_ms - max(queue.dedup_window_ms, 0)
         gone = tx.run([memory.prune_duplicates(queue.id, seen_until, limit)])[0]
         most = max(most, len(gone))
-    return most
+    return Swept(most)
 
 
 def release(

@@ -51,10 +51,11 @@ class Ledger:
     again.
     """
 
-    __slots__ = ("last_seq", "queues")
+    __slots__ = ("filters", "last_seq", "queues")
 
     def __init__(self) -> None:
         self.queues: dict[str, Queue] = {}
+        self.filters: dict[str, object] = {}  # compiled, by their text; never stale
         self.last_seq: int | None = None
 
     def forget(self) -> None:
@@ -66,13 +67,17 @@ class Ledger:
 class Transaction:
     """One open transaction of the writer. Not usable after its commit or rollback."""
 
-    __slots__ = ("_deltas", "_first_seq", "events", "ledger", "run", "wakes")
+    __slots__ = (
+        "_deltas", "_first_seq", "dues", "events", "filter_failures", "ledger", "run", "wakes",
+    )  # fmt: skip
 
     def __init__(self, run: RunStatements, ledger: Ledger) -> None:
         self.run = run
         self.ledger = ledger
         self.events: dict[tuple[str, str], int] = {}
         self.wakes: dict[str, int] = {}
+        self.dues: dict[str, int] = {}
+        self.filter_failures: dict[tuple[str, str], int] = {}
         self._deltas: dict[int, list[int]] = {}
         self._first_seq: int | None = None
 
@@ -109,6 +114,31 @@ class Transaction:
     def wake(self, queue: str, number: int = 1) -> None:
         """`number` messages of this queue may have become claimable."""
         self.wakes[queue] = self.wakes.get(queue, 0) + number
+
+    def dead_letters(self, queue: Queue) -> tuple[int, int]:
+        """How many dead letters a queue has, and their bytes, with this transaction's changes."""
+        kept = counts.six(self.run([counts.read(queue.id)])[0][0])
+        delta = self._deltas.get(queue.id, [0] * counts.COLUMNS)
+        dead = counts.COLUMN[Stored.DEAD]
+        return kept[dead] + delta[dead], kept[counts.DEAD_BYTES] + delta[counts.DEAD_BYTES]
+
+    def has_changes(self, queue: Queue) -> bool:
+        """Whether this transaction has moved messages of the queue."""
+        return any(self._deltas.get(queue.id, ()))
+
+    def drop_counts(self, queue: Queue) -> None:
+        """The queue is gone: its counts must not be written any more."""
+        self._deltas.pop(queue.id, None)
+
+    def filter_failed(self, subscription: str, stage: str) -> None:
+        """Count a filter that did not compile, or failed at run time."""
+        key = (subscription, stage)
+        self.filter_failures[key] = self.filter_failures.get(key, 0) + 1
+
+    def due(self, task: str, at_ms: int) -> None:
+        """Something of this maintenance task falls due at an instant; 0 is never."""
+        if at_ms and at_ms < self.dues.get(task, at_ms + 1):
+            self.dues[task] = at_ms
 
     def happened(self, queue: str, event: str, number: int = 1) -> None:
         """Count a message event (spec/wire.md 2.19), if and when the transaction commits."""

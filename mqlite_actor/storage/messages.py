@@ -26,10 +26,10 @@ Lane = str | None
 # messages_by_group; messages_by_state, one seek for each state.
 # `id > 0` holds for every row; without it SQLite takes messages_by_state for the range on state,
 # and sorts all live rows of the queue.
-_GROUP_LIVES = """SELECT 1 FROM messages AS e
+GROUP_LIVES = """SELECT 1 FROM messages AS e
   WHERE e.queue_id = ? AND e.group_id = ? AND e.state < 6 AND e.id > 0"""
-_QUEUE_LIVES = "SELECT 1 FROM messages AS e WHERE e.queue_id = ? AND e.state IN (1, 2, 3, 4, 5)"
-_WAITS_IF = "CASE WHEN EXISTS ({}) THEN 2 ELSE 1 END"
+QUEUE_LIVES = "SELECT 1 FROM messages AS e WHERE e.queue_id = ? AND e.state IN (1, 2, 3, 4, 5)"
+WAITS_IF = "CASE WHEN EXISTS ({}) THEN 2 ELSE 1 END"
 _BYTES = "coalesce(length(body), (SELECT length(b.body) FROM bodies AS b WHERE b.id = messages.id))"
 
 # -- sending ---------------------------------------------------------------------------------------
@@ -39,8 +39,8 @@ INSERT INTO messages ({COLUMNS})
 VALUES (?, ?, {{}}, ?, ?, 0, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, ?)"""
 INSERT: Final = _INSERT.format("?")
 # A new row has the highest number, so whatever lives in its lane stands in front of it.
-INSERT_IN_GROUP: Final = _INSERT.format(_WAITS_IF.format(_GROUP_LIVES)) + " RETURNING state"
-INSERT_IN_QUEUE: Final = _INSERT.format(_WAITS_IF.format(_QUEUE_LIVES)) + " RETURNING state"
+INSERT_IN_GROUP: Final = _INSERT.format(WAITS_IF.format(GROUP_LIVES)) + " RETURNING state"
+INSERT_IN_QUEUE: Final = _INSERT.format(WAITS_IF.format(QUEUE_LIVES)) + " RETURNING state"
 
 INSERT_BODY: Final = "INSERT INTO bodies (id, body) VALUES (?, ?)"
 DELETE_BODY: Final = "DELETE FROM bodies WHERE id = ?"
@@ -191,10 +191,10 @@ UPDATE messages SET state = {}, visible_at = coalesce(?, visible_at), locked_unt
 REST: Final = _REST.format("?")
 GIVE_BACK: Final = _REST.format("1") + " RETURNING state"
 GIVE_BACK_IN_GROUP: Final = (
-    _REST.format(_WAITS_IF.format(_GROUP_LIVES + " AND e.id < ?")) + " RETURNING state"
+    _REST.format(WAITS_IF.format(GROUP_LIVES + " AND e.id < ?")) + " RETURNING state"
 )
 GIVE_BACK_IN_QUEUE: Final = (
-    _REST.format(_WAITS_IF.format(_QUEUE_LIVES + " AND e.id < ?")) + " RETURNING state"
+    _REST.format(WAITS_IF.format(QUEUE_LIVES + " AND e.id < ?")) + " RETURNING state"
 )
 BURY: Final = """
 UPDATE messages SET state = 6, locked_until = 0, lock_token = NULL,
@@ -280,6 +280,29 @@ ORDER BY visible_at LIMIT ?"""
 EXPIRED: Final = f"""
 SELECT {HELD_COLUMNS} FROM messages WHERE expires_at > 0 AND state < 6 AND expires_at <= ?
 ORDER BY expires_at LIMIT ?"""
+
+
+NEXT_LEASE_END: Final = """
+SELECT locked_until FROM messages WHERE state = 3 ORDER BY locked_until LIMIT 1"""
+NEXT_TIME: Final = """
+SELECT visible_at FROM messages WHERE state = 4 ORDER BY visible_at LIMIT 1"""
+NEXT_EXPIRY: Final = """
+SELECT expires_at FROM messages WHERE expires_at > 0 AND state < 6 ORDER BY expires_at LIMIT 1"""
+
+
+def next_lease_end() -> Statement:
+    """When the first lease ends."""
+    return NEXT_LEASE_END, ()
+
+
+def next_time() -> Statement:
+    """When the first scheduled message is due."""
+    return NEXT_TIME, ()
+
+
+def next_expiry() -> Statement:
+    """When the first message outlives its time."""
+    return NEXT_EXPIRY, ()
 
 
 def expired_leases(now_ms: int, limit: int) -> Statement:

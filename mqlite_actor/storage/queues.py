@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mqlite_actor.contract.errors import QueueNotFound
+from mqlite_actor.contract.errors import QueueNotFound, quoted
 from mqlite_actor.storage import counts
 
 if TYPE_CHECKING:
@@ -58,6 +58,23 @@ _SETTINGS: Final = (
     "updated_at",
 )  # fmt: skip
 UPDATE: Final = f"UPDATE queues SET {', '.join(f'{name} = ?' for name in _SETTINGS)} WHERE id = ?"
+# What is remembered past the life of a message names its queue by id, and ids are never reused; it
+# goes all the same, since nobody can ask for it any more. Receipts go with their time.
+DELETE_ALL_OF: Final = (
+    "DELETE FROM dedup WHERE queue_id = ?",
+    "DELETE FROM attempts WHERE queue_id = ?",
+    "DELETE FROM counts WHERE queue_id = ?",
+    "DELETE FROM subscriptions WHERE queue_id = ?",
+    "DELETE FROM queues WHERE id = ?",
+)
+BURY: Final = """
+INSERT INTO tombstones (name, generation, deleted_at) VALUES (?, ?, ?)
+ON CONFLICT (name, generation) DO UPDATE SET deleted_at = excluded.deleted_at"""
+FIND_TOMBSTONE: Final = "SELECT 1 FROM tombstones WHERE name = ? AND generation = ?"
+PRUNE_TOMBSTONES: Final = """
+DELETE FROM tombstones WHERE rowid IN (
+  SELECT rowid FROM tombstones WHERE deleted_at < ? LIMIT ?)
+RETURNING rowid"""
 BUMP_EPOCH: Final = "UPDATE meta SET value = value + 1 WHERE key = 'epoch'"
 
 
@@ -76,7 +93,7 @@ def find(tx: Transaction, name: str) -> Queue:
     """The queue of this name; QueueNotFound says which was asked for."""
     queue = lookup(tx, name)
     if queue is None:
-        raise QueueNotFound(f"queue {name!r} does not exist")
+        raise QueueNotFound(f"queue {quoted(name)} does not exist")
     return queue
 
 
@@ -111,6 +128,26 @@ def update(tx: Transaction, queue: Queue) -> None:
     statements: list[Statement] = [(UPDATE, (*settings, queue.id)), (BUMP_EPOCH, ())]
     tx.run(statements)
     forget(tx, queue.name)
+
+
+def delete(tx: Transaction, queue: Queue, now_ms: int) -> None:
+    """Remove an empty queue and everything remembered about it, and leave a tombstone."""
+    statements: list[Statement] = [(sql, (queue.id,)) for sql in DELETE_ALL_OF]
+    statements.append((BURY, (queue.name, queue.generation, now_ms)))
+    statements.append((BUMP_EPOCH, ()))
+    tx.run(statements)
+    tx.drop_counts(queue)
+    forget(tx, queue.name)
+
+
+def was_deleted(tx: Transaction, name: str, generation: str) -> bool:
+    """Whether exactly this queue was deleted within the last day."""
+    return bool(tx.run([(FIND_TOMBSTONE, (name, generation))])[0])
+
+
+def prune_tombstones(deleted_before: int, limit: int) -> Statement:
+    """Forget deletions made before an instant; returns them."""
+    return PRUNE_TOMBSTONES, (deleted_before, limit)
 
 
 def forget(tx: Transaction, name: str) -> None:

@@ -164,6 +164,25 @@ class SqliteStore:
         self.log_pages = 0
         return True
 
+    def reclaim(self, pages: int) -> int:
+        """Give up to `pages` free pages back to the disk; how many are left. For the storage
+        thread.
+
+        Every result row of the pragma frees one page, so it has to be read to its end.
+        """
+        self.connection.execute(f"PRAGMA incremental_vacuum({int(pages)})").fetchall()
+        return self.free_pages()
+
+    def free_pages(self) -> int:
+        """Pages of the file that hold nothing."""
+        number: int = self.connection.pragma("freelist_count")
+        return number
+
+    def vacuum(self) -> None:
+        """Write the file anew without free pages; needs as much room again."""
+        self.connection.execute("VACUUM").fetchall()
+        self.truncate_log()
+
     def size_bytes(self) -> int:
         """Bytes on disk, log included; 0 for memory."""
         return files.size_on_disk(self.path)

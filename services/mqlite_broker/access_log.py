@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from mqlite_actor.contract import wire
-from mqlite_broker.logs import Field, access, line
+from mqlite_broker.logs import Field, access, line, shown
 
 READ: Final[dict[str, Callable[[Any], str | int]]] = {
     "queue": attrgetter("queue"),
@@ -77,7 +77,7 @@ class Entry:
         if self.code:
             fields.append(("code", self.code))
         fields.append(("dur", f"{(ended - self.started) * 1e3:.3f}ms"))
-        line(access, level, self.name, *fields)
+        line(access, level, shown(self.name), *fields)
 
     def _level(self, status: int) -> int:
         if status >= 500:  # classes of HTTP status

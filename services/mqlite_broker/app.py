@@ -42,6 +42,9 @@ from mqlite_broker.settings import Settings
 _log = logging.getLogger("mqlite.broker")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
+PATH_CHARACTERS: Final = 200
+"""How much of an unknown path its 404 repeats."""
+
 JSON: Final = "application/json"
 
 PREFLIGHT: Final = {
@@ -119,7 +122,7 @@ class BrokerApp(DoorApp):
         access = self.authenticator.access(current.headers.getlist("Authorization"))
         call = self._calls.get(path)
         if call is None:
-            raise NotFound(f"no such path: {path}")
+            raise NotFound(f"no such path: {path[:PATH_CHARACTERS]}")
         return await self._call(call, access, current, entry)
 
     async def _call(self, call: Call, access: Access, current: Request, entry: Entry) -> Response:

@@ -20,6 +20,9 @@ LEVEL_WORDS: Final = {"debug": 10, "info": 20, "warn": 30, "error": 40}
 _WORD_OF: Final = {10: "DEBUG", 20: "INFO", 30: "WARN", 40: "ERROR", 50: "ERROR"}
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@%+,*<>=~-]+")
 
+TEXT_CHARACTERS: Final = 200
+"""How much of a client's text a line repeats."""
+
 access = logging.getLogger("mqlite.access")
 
 
@@ -40,8 +43,13 @@ def line(log: logging.Logger, level: int, text: str, *fields: Field) -> None:
 
 def shown(value: str | int) -> str:
     """A value as it stands in a text line."""
-    text = str(value)
+    text = clipped(str(value))
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def clipped(text: str) -> str:
+    """At most TEXT_CHARACTERS, with a sign that there was more."""
+    return text if len(text) <= TEXT_CHARACTERS else text[:TEXT_CHARACTERS] + "…"
 
 
 class _TextFormatter(logging.Formatter):
@@ -50,7 +58,7 @@ class _TextFormatter(logging.Formatter):
         parts = [
             f"{stamp:%H:%M:%S}.{stamp.microsecond // 1000:03d}",
             _WORD_OF.get(record.levelno, "INFO"),
-            _printable(record.getMessage()),
+            printable(record.getMessage()),
         ]
         parts += [f"{name}={shown(value)}" for name, value in _fields(record)]
         text = " ".join(parts)
@@ -66,7 +74,7 @@ class _JsonFormatter(logging.Formatter):
             "at": stamp.isoformat(timespec="milliseconds"),
             "level": _WORD_OF.get(record.levelno, "INFO").lower(),
             "text": record.getMessage(),
-            **dict(_fields(record)),
+            **{name: clipped(v) if isinstance(v, str) else v for name, v in _fields(record)},
         }
         if record.exc_info:
             entry["error"] = self.formatException(record.exc_info)
@@ -78,6 +86,6 @@ def _fields(record: logging.LogRecord) -> tuple[Field, ...]:
     return found
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Control characters and line breaks as escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -20,6 +20,7 @@ import trio
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument, MqliteError, OpenError, Unsupported
 from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.sweeper import Retention
 from mqlite_actor.sdk.address import StoreKind, masked, parse_store
 from mqlite_actor.version import __version__
 from mqlite_broker import logs
@@ -40,7 +41,7 @@ def run(settings: Settings) -> int:
         return trio.run(_serve, settings)
     except (MqliteError, OSError) as error:
         reason = error.message if isinstance(error, MqliteError) else str(error)
-        print(f"error: {reason}", file=sys.stderr)  # noqa: T201  # the one line of a refusal
+        print(f"error: {logs.printable(reason)}", file=sys.stderr)  # noqa: T201  # the one line of a refusal
         return 1
 
 
@@ -59,6 +60,9 @@ async def _serve(settings: Settings) -> int:
         synchronous=settings.synchronous,
         message_bytes_max=settings.message_bytes_max,
         room_seconds=limits.MAILBOX_WAIT_SECONDS,
+        retention=Retention(
+            settings.dlq_max_age_ms, settings.dlq_max_count, settings.dlq_max_bytes
+        ),
     )
     location = _store(settings.db)
     for warning in settings.warnings:

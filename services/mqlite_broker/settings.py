@@ -12,16 +12,18 @@ import difflib
 import re
 import secrets
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypedDict
 
 import msgspec
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.sdk.notation import parse_duration, parse_size
 from mqlite_broker.auth import is_loopback
 
 VARIABLES: Final = (
     "MQLITE_ADDR", "MQLITE_DB", "MQLITE_SYNC", "MQLITE_MAX_MESSAGE_BYTES", "MQLITE_TOKENS",
+    "MQLITE_DLQ_RETENTION", "MQLITE_DLQ_MAX_AGE", "MQLITE_DLQ_MAX_COUNT", "MQLITE_DLQ_MAX_BYTES",
     "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL",
 )  # fmt: skip
 """What `serve` reads."""
@@ -53,6 +55,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str
     log_format: str
     docs_url: str
+    dlq_max_age_ms: int  # 0: unbounded, as for the two below
+    dlq_max_count: int
+    dlq_max_bytes: int
     insecure_allow_remote: bool
     warnings: tuple[str, ...] = ()
 
@@ -93,6 +98,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         cors=_cors(_get(environ, "MQLITE_CORS"), is_auth_on=tokens is not None),
         log_level=_word(environ, "MQLITE_LOG_LEVEL", LEVELS, "info"),
         log_format=_word(environ, "MQLITE_LOG_FORMAT", FORMATS, "text"),
+        **_retention(environ, warnings),
         docs_url=_get(environ, "MQLITE_DOCS_URL") or "urn:mqlite-actor:docs",
         insecure_allow_remote=insecure,
         warnings=tuple(warnings),
@@ -160,14 +166,55 @@ def _size(environ: Mapping[str, str], name: str, warnings: list[str]) -> int:
     default = limits.MESSAGE_BYTES_DEFAULT
     if not text:
         return default
-    if not re.fullmatch(r"\+?[0-9]{1,18}", text) or int(text) <= 0:
+    size = parse_size(text)
+    if size is None:
         warnings.append(f"{name}={text!r} is not a number of bytes above 0; using {default}")
         return default
-    if int(text) > limits.REQUEST_BYTES_MAX:
+    if size > limits.REQUEST_BYTES_MAX:
         most = limits.REQUEST_BYTES_MAX
         warnings.append(f"{name}={text} is over the size of a request; using {most}")
         return most
-    return int(text)
+    return size
+
+
+DLQ_MAX_AGE_MS: Final = 14 * 24 * 3_600_000
+DLQ_MAX_COUNT: Final = 1_000_000
+"""What `serve` keeps of dead letters unless told otherwise (spec/engine.md 1.4)."""
+
+
+class _Retention(TypedDict):
+    dlq_max_age_ms: int
+    dlq_max_count: int
+    dlq_max_bytes: int
+
+
+def _retention(environ: Mapping[str, str], warnings: list[str]) -> _Retention:
+    """Bounds on dead letters; what makes no sense warns and leaves the default."""
+    if _get(environ, "MQLITE_DLQ_RETENTION").lower() == "off":
+        return {"dlq_max_age_ms": 0, "dlq_max_count": 0, "dlq_max_bytes": 0}
+    age_ms = DLQ_MAX_AGE_MS
+    text = _get(environ, "MQLITE_DLQ_MAX_AGE")
+    if text:
+        try:
+            age_ms = max(0, -(-parse_duration(text) // 1_000_000))
+        except ValueError as error:
+            warnings.append(f"MQLITE_DLQ_MAX_AGE={text!r}: {error}; using 336h")
+    return {
+        "dlq_max_age_ms": min(age_ms, limits.DURATION_MS_MAX),
+        "dlq_max_count": _count(environ, "MQLITE_DLQ_MAX_COUNT", DLQ_MAX_COUNT, warnings),
+        "dlq_max_bytes": _count(environ, "MQLITE_DLQ_MAX_BYTES", 0, warnings),
+    }
+
+
+def _count(environ: Mapping[str, str], name: str, default: int, warnings: list[str]) -> int:
+    """An integer bound; 0 and below are unbounded."""
+    text = _get(environ, name)
+    if not text:
+        return default
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+        warnings.append(f"{name}={text!r} is not an integer; using {default}")
+        return default
+    return max(0, int(text))
 
 
 def _word(environ: Mapping[str, str], name: str, words: tuple[str, ...], default: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mqlite_cli.durations import parse_duration
+from mqlite_actor.sdk.notation import parse_duration
 from mqlite_cli.refusals import HelpWanted, Refusal, UsageError
 
 Value = str | int | bool

@@ -18,6 +18,7 @@ from mqlite_actor.contract.limits import MESSAGE_BYTES_DEFAULT
 from mqlite_actor.contract.wire import Request
 from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
 from mqlite_actor.sdk.address import StoreKind
+from mqlite_actor.sdk.notation import parse_size
 from mqlite_cli.target import StoreTarget
 
 if TYPE_CHECKING:
@@ -69,11 +70,7 @@ def _message_bytes_max(environ: Mapping[str, str], *, warn: Callable[[str], None
     word = environ.get("MQLITE_MAX_MESSAGE_BYTES", "").strip()
     if not word:
         return MESSAGE_BYTES_DEFAULT
-    if word.isascii() and word.isdigit() and int(word[:_DIGITS_MAX]) > 0:
-        return int(word[:_DIGITS_MAX])
-    warn(f"MQLITE_MAX_MESSAGE_BYTES is no positive integer; {MESSAGE_BYTES_DEFAULT} is used")
-    return MESSAGE_BYTES_DEFAULT
-
-
-_DIGITS_MAX = 18
-"""A size of more digits is over any memory; cut to this many it still is."""
+    size = parse_size(word)
+    if size is None:
+        warn(f"MQLITE_MAX_MESSAGE_BYTES is no positive integer; {MESSAGE_BYTES_DEFAULT} is used")
+    return size or MESSAGE_BYTES_DEFAULT

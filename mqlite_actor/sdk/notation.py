@@ -1,8 +1,9 @@
-"""The command line's durations: `1h30m`, `1.5h`, `250ms`, `14d`, `0`, in exact nanoseconds.
+"""How people write durations and sizes, in flags and variables: `1h30m`, `1.5h`, `250ms`, `14d`,
+`0`.
 
-Called by the grammar; calls nothing. What a duration may be (not negative, not below a millisecond)
-is the rule of the value it sets, not of this notation. `d` is 24 hours and `w` 7 days (design.md
-decision 11).
+Called by the command line and by the broker's settings; calls nothing. A duration is exact
+nanoseconds; what it may be (not negative, not below a millisecond) is the rule of the value it
+sets, not of this notation. `d` is 24 hours and `w` 7 days (design.md decision 11).
 """
 
 from __future__ import annotations
@@ -20,9 +21,20 @@ _UNITS_NS: dict[str, int] = {
     "w": 7 * 24 * 3_600 * 1_000_000_000,
 }
 
+SIZE_DIGITS_MAX = 18
+"""A size of more digits is over any memory."""
+
 _DIGITS = frozenset("0123456789")
 _NUMBER_CHARS_MAX = 64
 """Digits of one number: centuries in nanoseconds need 19."""
+
+
+def parse_size(text: str) -> int | None:
+    """A positive number of bytes; None for anything else."""
+    text = text.strip().removeprefix("+")
+    if not text.isascii() or not text.isdigit() or len(text) > SIZE_DIGITS_MAX:
+        return None
+    return int(text) or None
 
 
 def parse_duration(text: str) -> int:

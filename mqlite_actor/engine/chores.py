@@ -1,0 +1,133 @@
+"""Work that takes many commands: redrive, purge, compact, and giving free pages back.
+
+Called by the engine for the requests of the same names. Each sends ordinary commands in chunks, so
+that others are served in between, and stops after its present chunk when the engine ends: what it
+has done stays done and is what it answers (ruling R25). Cancelled, the same: the chunk that was
+taken is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from mqlite_actor.clock import Clock
+from mqlite_actor.contract import limits
+from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.contract.wire import (
+    PurgeRequest,
+    PurgeResponse,
+    RedriveRequest,
+    RedriveResponse,
+)
+from mqlite_actor.engine import commands
+
+Submit = Callable[[Any], Awaitable[Any]]
+
+PACE_SECONDS = 1.0
+"""A paced redrive moves its rate, then waits this long."""
+
+
+class Chores:
+    """Runs chores against `submit`; `ending` is set when the engine is about to end."""
+
+    __slots__ = ("_clock", "_submit", "ending")
+
+    def __init__(self, submit: Submit, clock: Clock) -> None:
+        self._submit = submit
+        self._clock = clock
+        self.ending = trio.Event()
+
+    async def redrive(self, request: RedriveRequest) -> RedriveResponse:
+        """Revive the dead letters there are now, oldest first; how many were moved."""
+        for field in ("max", "older_than_ms", "rate_per_sec"):
+            _not_negative(getattr(request, field), field)
+        last = await self._submit(commands.LastDeadLetter(request.queue, request.target))
+        moved = after = 0
+        in_pace = 0
+        while after < last and not self.ending.is_set():
+            limit = _chunk(request.max, moved)
+            if request.rate_per_sec:
+                limit = min(limit, request.rate_per_sec - in_pace)
+            if not limit:
+                break
+            number, after = await self._submit(
+                commands.RedriveChunk(
+                    request.queue,
+                    request.target,
+                    after,
+                    last,
+                    self._before(request.older_than_ms),
+                    limit,
+                )
+            )
+            moved += number
+            in_pace += number
+            if request.rate_per_sec and in_pace >= request.rate_per_sec and after < last:
+                in_pace = 0
+                if _chunk(request.max, moved):
+                    await self._pause()
+        return RedriveResponse(moved=moved)
+
+    async def purge(self, request: PurgeRequest) -> PurgeResponse:
+        """Delete the dead letters there are now, oldest first; how many were deleted."""
+        for field in ("max", "older_than_ms"):
+            _not_negative(getattr(request, field), field)
+        last = await self._submit(commands.LastDeadLetter(request.queue))
+        purged = after = 0
+        while after < last and not self.ending.is_set():
+            limit = _chunk(request.max, purged)
+            if not limit:
+                break
+            before = self._before(request.older_than_ms)
+            command = commands.PurgeChunk(request.queue, after, last, before, limit)
+            number, after = await self._submit(command)
+            purged += number
+        return PurgeResponse(purged=purged)
+
+    async def reclaim(self) -> int:
+        """Give free pages back to the disk if there are many; how many were."""
+        await self._submit(commands.TruncateLog())
+        first = left = await self._submit(commands.CountFreePages())
+        while left and first >= limits.RECLAIM_PAGES_MIN and not self.ending.is_set():
+            before, left = left, await self._submit(commands.Reclaim(limits.RECLAIM_PAGES))
+            if left >= before:
+                break  # the file was made without incremental vacuum
+        if left != first:
+            await self._submit(commands.TruncateLog())
+        return int(first - left)
+
+    async def compact(self, *, is_full: bool) -> None:
+        """Shrink the file: by its free pages, or (full) by writing it anew."""
+        if is_full:
+            await self._submit(commands.Vacuum())
+            return
+        await self._submit(commands.TruncateLog())
+        left = await self._submit(commands.CountFreePages())
+        while left and not self.ending.is_set():
+            before, left = left, await self._submit(commands.Reclaim(limits.RECLAIM_PAGES))
+            if left >= before:
+                break
+        await self._submit(commands.TruncateLog())
+
+    def _before(self, older_than_ms: int) -> int:
+        """The instant that a message must have been enqueued before; far off without a bound."""
+        if not older_than_ms:
+            return limits.INT64_MAX
+        return self._clock.now_ms() - min(older_than_ms, limits.DURATION_MS_MAX)
+
+    async def _pause(self) -> None:
+        with trio.move_on_after(PACE_SECONDS):
+            await self.ending.wait()
+
+
+def _chunk(maximum: int, done: int) -> int:
+    """How many the next chunk may touch; 0 when the caller's number is reached."""
+    return limits.CHORE_ROWS if not maximum else min(limits.CHORE_ROWS, maximum - done)
+
+
+def _not_negative(value: int, field: str) -> None:
+    if value < 0:
+        raise InvalidArgument(f"{field} is negative; use 0 for no bound")

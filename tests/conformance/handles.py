@@ -1,0 +1,120 @@
+"""The ways to reach an engine, as a table: each is opened on a fresh store and left clean.
+
+The fixtures of tests/conftest.py run a test that asks for `handle` once for each row of KINDS that
+can do what the test needs. A new way to reach an engine is a new row.
+Rules: an engine in this process ends without a descriptor or thread left, and its store passes the
+audit; a broker is a real process, shared by the tests of one worker, so that a test names its own
+queues and asks for nothing about the whole store.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+import trio
+
+from mqlite_actor.clock import Clock
+from mqlite_actor.contract import limits, wire
+from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.sdk.address import parse_endpoint
+from mqlite_actor.sdk.embedded import Embedded
+from mqlite_actor.sdk.handle import Handle
+from mqlite_actor.sdk.http_sync import HttpSyncClient
+from tests.conformance.audit import audit_file
+from tests.conformance.broker import Broker
+
+R = TypeVar("R")
+
+Sweep = Callable[[], Awaitable[None]]
+"""Runs every pass once, on the clock of the test."""
+
+OURS: Final = {"MainThread", "Trio thread"}
+"""Threads that may be there: this one, and trio's cache of idle ones."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a handle is opened on. `broker` is None for kinds that need none."""
+
+    store: Path
+    clock: Clock
+    broker: Broker | None
+
+
+@dataclass(frozen=True)
+class HandleKind:
+    """One way to reach an engine. `drives_clock`: tests can move its time and run its passes."""
+
+    name: str
+    open: Callable[[Surroundings], AbstractAsyncContextManager[Handle]]
+    drives_clock: bool = False
+    needs_broker: bool = False
+
+
+@asynccontextmanager
+async def opened(
+    store: Path, clock: Clock, *, message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT
+) -> AsyncIterator[Engine]:
+    """An engine without background work on a file; audited when it is closed."""
+    options = EngineOptions(clock=clock, background=False, message_bytes_max=message_bytes_max)
+    async with open_engine(f"file:{store}", options) as engine:
+        yield engine
+    problems = [*audit_file(store), *leaks(store.parent)]
+    assert not problems, "\n".join(problems)
+
+
+def leaks(folder: Path) -> list[str]:
+    """Descriptors of this process on files below `folder`, and threads of unknown make."""
+    found = [
+        f"thread {thread.name} is still there"
+        for thread in threading.enumerate()
+        if not thread.name.startswith(tuple(OURS)) and not thread.daemon
+    ]
+    if not sys.platform.startswith("linux"):
+        return found
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            target = str(descriptor.readlink())
+        except FileNotFoundError:  # the listing's own descriptor
+            continue
+        if target.startswith(f"{folder}/"):
+            found.append(f"{target} is still open")
+    return found
+
+
+@asynccontextmanager
+async def _embedded(around: Surroundings) -> AsyncIterator[Handle]:
+    async with opened(around.store, around.clock) as engine:
+        yield Embedded(engine)
+
+
+class BlockingHttp(Handle):
+    """The blocking HTTP client under the verbs of a handle, one thread a call."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: HttpSyncClient) -> None:
+        self._client = client
+
+    async def call(self, request: wire.Request[R]) -> R:
+        return await trio.to_thread.run_sync(self._client.call, request)
+
+
+@asynccontextmanager
+async def _http(around: Surroundings) -> AsyncIterator[Handle]:
+    assert around.broker is not None
+    endpoint = parse_endpoint(around.broker.url)
+    with HttpSyncClient(endpoint, token=around.broker.token) as client:
+        yield BlockingHttp(client)
+
+
+KINDS: Final = (
+    HandleKind("embedded", _embedded, drives_clock=True),
+    HandleKind("http", _http, needs_broker=True),
+)

@@ -1,0 +1,102 @@
+"""Fixtures of every suite: a clock that stands still, an engine on it, a handle of each kind.
+
+A test that asks for `handle` runs once for each row of `tests/conformance/handles.py`'s KINDS. One
+that moves time is marked `needs_clock`, and runs only where the clock is ours. Passes run when
+`sweep` is called, never by themselves.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from mqlite_actor.clock import ManualClock
+from mqlite_actor.engine.engine import Engine
+from mqlite_actor.sdk.embedded import Embedded
+from mqlite_actor.sdk.handle import Handle
+from tests.conformance.broker import Broker, running_broker
+from tests.conformance.handles import KINDS, HandleKind, Surroundings, Sweep, opened
+
+NEEDS_CLOCK: Final = "needs_clock: the test moves time or runs passes, so its clock must be ours"
+
+_numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", NEEDS_CLOCK)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "handle_kind" not in metafunc.fixturenames:
+        return
+    needs_clock = metafunc.definition.get_closest_marker("needs_clock") is not None
+    kinds = [kind for kind in KINDS if kind.drives_clock or not needs_clock]
+    metafunc.parametrize("handle_kind", kinds, ids=[kind.name for kind in kinds], indirect=True)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The engine's clock; only the test moves it."""
+    return ManualClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Where this test's store is; the file does not exist yet."""
+    return tmp_path / "mq.db"
+
+
+@pytest.fixture
+async def engine(store: Path, clock: ManualClock) -> AsyncIterator[Engine]:
+    """An engine on `store` without background work; audited when the test is over."""
+    async with opened(store, clock) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker process for all tests of this worker."""
+    with running_broker(f"file:{tmp_path_factory.mktemp('broker')}/mq.db") as broker:
+        yield broker
+
+
+@pytest.fixture
+def handle_kind(request: pytest.FixtureRequest) -> HandleKind:
+    """The row of KINDS that this run of the test is for."""
+    kind: HandleKind = request.param
+    return kind
+
+
+@pytest.fixture
+def surroundings(
+    request: pytest.FixtureRequest, handle_kind: HandleKind, store: Path, clock: ManualClock
+) -> Surroundings:
+    """What the handle is opened on; the broker starts with the first test that needs it."""
+    broker = request.getfixturevalue("broker") if handle_kind.needs_broker else None
+    return Surroundings(store=store, clock=clock, broker=broker)
+
+
+@pytest.fixture
+async def handle(handle_kind: HandleKind, surroundings: Surroundings) -> AsyncIterator[Handle]:
+    """A handle of each kind in turn."""
+    async with handle_kind.open(surroundings) as handle:
+        yield handle
+
+
+@pytest.fixture
+def sweep(handle: Handle) -> Sweep:
+    """Runs every pass once, on the clock of the test."""
+    assert isinstance(handle, Embedded)
+    return handle.engine.run_maintenance_once
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest) -> str:
+    """A queue name of this test's own; nothing is created."""
+    name = re.sub(r"\W+", "-", str(request.node.name)).strip("-")
+    return f"{name}-{next(_numbers)}"

@@ -1,0 +1,292 @@
+"""Random lives of two queues, judged step by step by the model.
+
+The machine asks engine and model the same, compares every answer, and after each step everything
+that can be seen. `MQLITE_MODEL_EXAMPLES` sets the number of lives; `MQLITE_MODEL_SEED` chooses
+others than the few that are always the same.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from mqlite_actor.clock import ManualClock
+from mqlite_actor.contract import wire
+from mqlite_actor.contract.errors import MqliteError
+from mqlite_actor.contract.wire import Message, QueueConfig, SettleItem
+from tests.conformance.audit import audit_file
+from tests.model.drivers import Answer, EngineDriver, GroupDriver
+from tests.model.model import Model
+
+SEED = os.environ.get("MQLITE_MODEL_SEED", "")
+EXAMPLES = int(os.environ.get("MQLITE_MODEL_EXAMPLES", "25"))
+STEPS = 40
+QUEUES = ("p", "q")
+
+queues = st.sampled_from(QUEUES)
+configs = st.builds(
+    QueueConfig,
+    ordering_mode=st.sampled_from(["standard", "standard", "group_fifo", "strict_fifo"]),
+    lock_duration_ms=st.sampled_from([10_000, 400_000]),
+    max_delivery_count=st.sampled_from([10, 3, 2, 1]),
+    default_ttl_ms=st.sampled_from([0, 0, 20_000]),
+    dead_letter_on_expire=st.booleans(),
+    dedup_window_ms=st.sampled_from([0, 30_000]),
+)
+messages = st.builds(
+    Message,
+    body=st.sampled_from([b"", b"a", b"b"]),
+    group_id=st.sampled_from(["", "g", "h", "", "g"]),
+    message_id=st.sampled_from(["", "", "m", "n"]),
+    ttl_ms=st.sampled_from([0, 0, 0, 5_000]),
+)
+STEPS_MS = (1, 1, 100, 100, 1_000, 5_000, 9_999, 10_000, 30_000, 300_000, 1_800_000, -3_000)
+BATCHES = (wire.CompleteBatchRequest, wire.RenewBatchRequest)
+
+Lease = tuple[str, int, str]
+"""Queue, number, token."""
+
+
+def holds(state: str) -> Callable[[Lives], bool]:
+    """Whether some message is in this state: what needs one is not tried without."""
+    return lambda lives: any(row.shown.state == state for row in lives.model.rows.values())
+
+
+class Lives(RuleBasedStateMachine):
+    """Engine and model side by side."""
+
+    driver_kind: ClassVar[type[EngineDriver | GroupDriver]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory(prefix="mqlite-model-")
+        self.path = Path(self.folder.name) / "mq.db"
+        self.clock = ManualClock()
+        self.driver = self.driver_kind(self.path, self.clock)
+        self.model = Model()
+        self.leases: list[Lease] = [("q", 1, "0" * 32)]
+        self.was_set_back = False  # then the lowest number need not be the oldest message
+
+    def teardown(self) -> None:
+        self.driver.close()
+        problems = audit_file(self.path)
+        self.folder.cleanup()
+        assert not problems, "\n".join(problems)
+
+    # -- asking both -------------------------------------------------------------------------------
+
+    def ask(self, *requests: wire.Request[Any]) -> None:
+        """Ask engine and model the same and compare."""
+        answers = self.driver.ask(list(requests))
+        for request, answer in zip(requests, answers, strict=True):
+            expected = self._judge(request, answer)
+            if self.was_set_back and isinstance(expected, wire.StatsResponse):
+                assert isinstance(answer, wire.StatsResponse)
+                expected = msgspec.structs.replace(
+                    expected, oldest_message_age_ms=answer.oldest_message_age_ms
+                )
+            assert answer == expected, f"{request}\n got {answer}\n not {expected}"
+            if isinstance(answer, wire.MessagesResponse):
+                queue: str = getattr(request, "queue", "")
+                self.leases += [(queue, m.seq_number, m.lock_token) for m in answer.messages]
+
+    def _judge(self, request: wire.Request[Any], answer: Answer) -> Answer:
+        given = answer.messages if isinstance(answer, wire.MessagesResponse) else []
+        tokens = iter([message.lock_token for message in given])
+        try:
+            return self.model.answer(request, self.clock.now_ms(), tokens)
+        except MqliteError as error:
+            return error.code
+
+    # -- what can happen ---------------------------------------------------------------------------
+
+    @initialize(first=configs, second=configs)
+    def begin(self, first: QueueConfig, second: QueueConfig) -> None:
+        self.ask(wire.CreateQueueRequest(name="p", config=first))
+        self.ask(wire.CreateQueueRequest(name="q", config=second))
+
+    @rule(
+        queue=queues,
+        batch=st.lists(messages, min_size=1, max_size=5),
+        after_ms=st.sampled_from([0, 0, 0, 0, 5_000]),
+        ttl_ms=st.sampled_from([0, 0, 9_000]),
+    )
+    def send(self, queue: str, batch: list[Message], after_ms: int, ttl_ms: int) -> None:
+        at = self.clock.now_ms() + after_ms if after_ms else 0
+        self.ask(
+            wire.SendRequest(
+                queue=queue, messages=batch, scheduled_enqueue_time_ms=at, ttl_ms=ttl_ms
+            )
+        )
+
+    @precondition(holds("active"))
+    @rule(
+        data=st.data(),
+        number=st.sampled_from([1, 2, 4, 0]),
+        mode=st.sampled_from([0, 0, 0, 1]),
+        attempt=st.sampled_from(["", "", "x", "y"]),
+    )
+    def receive(self, data: st.DataObject, number: int, mode: int, attempt: str) -> None:
+        queue = self._home(data.draw(self._numbers("active")))
+        self.ask(
+            wire.ReceiveRequest(
+                queue=queue, max_messages=number, receive_mode=mode, receive_attempt_id=attempt
+            )
+        )
+
+    @precondition(holds("deferred"))
+    @rule(data=st.data())
+    def receive_deferred(self, data: st.DataObject) -> None:
+        numbers = data.draw(st.lists(self._numbers("deferred"), max_size=4))
+        queue = self._home(numbers[0]) if numbers else "q"
+        self.ask(wire.ReceiveDeferredRequest(queue=queue, seq_numbers=numbers))
+
+    @precondition(lambda self: len(self.leases) > 1)
+    @rule(data=st.data(), where=st.sampled_from(["", "", "", "", "", *QUEUES]))
+    def settle(self, data: st.DataObject, where: str) -> None:
+        queue, seq, token = data.draw(self._leases())
+        lease: dict[str, Any] = {"queue": where or queue, "seq_number": seq, "lock_token": token}
+        reason = data.draw(st.sampled_from(["", "AppRequested", "r"]))
+        delay_ms = data.draw(st.sampled_from([0, 0, -1, 5_000]))
+        kinds: list[wire.Request[Any]] = [
+            wire.CompleteRequest(**lease),
+            wire.AbandonRequest(**lease, delay_ms=delay_ms),
+            wire.RejectRequest(**lease, dead_letter_reason=reason),
+            wire.DeferRequest(**lease),
+            wire.RenewRequest(**lease),
+        ]
+        self.ask(data.draw(st.sampled_from(kinds)))
+
+    @precondition(lambda self: len(self.leases) > 1)
+    @rule(data=st.data(), kind=st.sampled_from(BATCHES))
+    def settle_a_batch(
+        self,
+        data: st.DataObject,
+        kind: type[wire.CompleteBatchRequest | wire.RenewBatchRequest],
+    ) -> None:
+        leases = data.draw(st.lists(self._leases(), max_size=4))
+        queue = leases[0][0] if leases else "q"
+        items = [SettleItem(seq, token) for _, seq, token in leases]
+        self.ask(kind(queue=queue, messages=items))
+
+    @precondition(holds("scheduled"))
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        seq = data.draw(self._numbers("scheduled"))
+        self.ask(wire.CancelRequest(queue=self._home(seq), seq_number=seq))
+
+    @rule(queue=queues, data=st.data(), batch=st.lists(messages, min_size=1, max_size=2))
+    def do_several_things_at_once(
+        self, queue: str, data: st.DataObject, batch: list[Message]
+    ) -> None:
+        """One group where the driver makes groups: later requests see what earlier ones did."""
+        _, seq, token = data.draw(self._leases())
+        receive = wire.ReceiveRequest(queue=queue, max_messages=2)
+        requests: list[wire.Request[Any]] = [
+            wire.SendRequest(queue=queue, messages=batch),
+            receive,
+            wire.CompleteRequest(queue=queue, seq_number=seq, lock_token=token),
+            wire.SendRequest(queue="unknown", messages=batch),
+            wire.AbandonRequest(queue=queue, seq_number=seq, lock_token=token),
+            receive,
+        ]
+        self.ask(*data.draw(st.permutations(requests)))
+
+    @rule(ms=st.sampled_from(STEPS_MS))
+    def let_time_pass(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.was_set_back |= ms < 0
+
+    @rule()
+    def maintain(self) -> None:
+        self.driver.maintain()
+        self.model.maintain(self.clock.now_ms())
+
+    @rule(is_restart=st.booleans(), queue=queues, config=configs)
+    def restart_or_reconfigure(self, queue: str, config: QueueConfig, *, is_restart: bool) -> None:
+        if not is_restart:
+            self.ask(wire.CreateQueueRequest(name=queue, config=config))
+            return
+        self.driver.close()
+        assert audit_file(self.path) == []
+        self.driver = self.driver_kind(self.path, self.clock)
+        self.model.end_leases()
+
+    # -- what must agree ---------------------------------------------------------------------------
+
+    @invariant()
+    def everything_that_can_be_seen_agrees(self) -> None:
+        for queue in self.model.queues:
+            peek = wire.PeekRequest(queue=queue, max=1000)
+            (shown,) = self.driver.ask([peek])
+            assert isinstance(shown, wire.MessagesResponse)
+            self._learn_early_expiry(queue, shown.messages)
+            assert shown == self.model.answer(peek, self.clock.now_ms(), iter(()))
+            self.ask(wire.StatsRequest(queue=queue))
+
+    def _learn_early_expiry(self, queue: str, shown: list[Message]) -> None:
+        """A claim may clear an expired message away that the pass would take anyway."""
+        states = {message.seq_number: message.state for message in shown}
+        for row in self.model.of(queue):
+            seq = row.shown.seq_number
+            is_doomed = row.shown.state == "active" and row.is_over(self.clock.now_ms())
+            if is_doomed and states.get(seq) != "active":
+                self.model.expire(seq)
+
+    def _leases(self) -> st.SearchStrategy[Lease]:
+        """Leases that run, if there are any, or one of all that were ever given out."""
+        now = self.clock.now_ms()
+        live = [each for each in self.leases if self.model.held(*each, now)]
+        return st.sampled_from([*live * 3, *self.leases] if len(live) < 5 else live)
+
+    def _home(self, seq: int) -> str:
+        """The queue of a message; of one that is gone, any."""
+        row = self.model.rows.get(seq)
+        return row.queue if row else "q"
+
+    def _numbers(self, state: str) -> st.SearchStrategy[int]:
+        """Numbers of messages in this state, or any."""
+        anything = st.integers(1, self.model.last_seq + 1)
+        fitting = [seq for seq, row in self.model.rows.items() if row.shown.state == state]
+        return st.sampled_from(fitting) | anything if fitting else anything
+
+
+class EngineLives(Lives):
+    driver_kind = EngineDriver
+
+
+class GroupLives(Lives):
+    driver_kind = GroupDriver
+
+
+@pytest.mark.promise("E159", "E60", "E158")
+@pytest.mark.parametrize("lives", [EngineLives, GroupLives])
+def test_the_engine_lives_as_the_model_says(lives: type[Lives]) -> None:
+    run_state_machine_as_test(
+        seed(int(SEED))(lives) if SEED else lives,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            derandomize=True,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            print_blob=True,
+        ),
+    )

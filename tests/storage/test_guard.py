@@ -1,0 +1,152 @@
+"""A file that is pulled away under an open engine: nothing acknowledged is lost, and it is said.
+
+The sequence that loses commits without an error (ruling R45): the standard library's SQLite, a
+second one in this process, opens and closes the file, and the process loses its locks; another
+program then opens and closes it, believes to be the last, and deletes the log that we write to.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+from outcome import Error
+
+from mqlite_actor.contract import wire
+from mqlite_actor.contract.errors import OutcomeUnknown, StorageFailed
+from mqlite_actor.storage.guard import FileReplaced
+from tests.storage.writer import Writer, killed_copy, writing
+
+ELSEWHERE = """
+import sys
+import apsw
+connection = apsw.Connection(sys.argv[1])
+print(connection.execute("SELECT count(*) FROM messages").fetchall()[0][0])
+connection.close()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "q.db"
+
+
+@pytest.fixture
+def writer(path: Path) -> Iterator[Writer]:
+    with writing(path) as each:
+        each.create("q")
+        each.send("q", b"before")
+        yield each
+
+
+def use_second_library(path: Path) -> None:
+    """What an application does that keeps its own rows in the file, the forbidden way."""
+    connection = sqlite3.connect(path)
+    connection.execute("SELECT count(*) FROM messages").fetchall()
+    connection.close()
+
+
+def use_elsewhere(path: Path) -> int:
+    """Another program looks into the file and leaves; how many messages it saw."""
+    ran = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, str(path)], capture_output=True, check=True, text=True
+    )
+    return int(ran.stdout)
+
+
+def told(writer: Writer, body: bytes) -> type[BaseException] | None:
+    """Send, and the class of the refusal if there was one."""
+    request = wire.SendRequest(queue="q", messages=[wire.Message(body=body)])
+    outcome = writer.group(request)[0]
+    return type(outcome.error) if isinstance(outcome, Error) else None
+
+
+def test_a_second_library_cannot_make_acknowledged_commits_vanish(
+    path: Path, writer: Writer, tmp_path: Path
+) -> None:
+    acknowledged = [b"before"]
+    log = path.with_name("q.db-wal").stat().st_ino
+    use_second_library(path)
+    assert use_elsewhere(path) == 1
+    was_lost = not path.with_name("q.db-wal").exists()
+    assert was_lost or path.with_name("q.db-wal").stat().st_ino != log, "the fault is still there"
+    assert told(writer, b"into the deleted log") is OutcomeUnknown
+    for number in range(5):
+        body = b"after %d" % number
+        if told(writer, body) is None:
+            acknowledged.append(body)
+    assert len(acknowledged) == 6, "the file was opened anew, and the engine goes on"
+    stored = writer.bodies("q")
+    assert [body for body in stored if body in acknowledged] == acknowledged
+    assert use_elsewhere(path) == len(stored)
+    with writing(killed_copy(path, tmp_path / "killed")) as dead:
+        assert dead.bodies("q") == stored
+        dead.check()
+
+
+def test_a_second_library_that_stays_open_is_harmless(path: Path, writer: Writer) -> None:
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT count(*) FROM messages").fetchall() == [(1,)]
+    assert use_elsewhere(path) == 1
+    assert told(writer, b"after") is None
+    assert connection.execute("SELECT count(*) FROM messages").fetchall() == [(2,)]
+    connection.close()
+
+
+def test_a_replaced_database_is_refused_until_it_is_put_back(path: Path, writer: Writer) -> None:
+    kept = path.with_name("kept.db")
+    path.rename(kept)
+    shutil.copyfile(kept, path)
+    with pytest.raises(FileReplaced, match="moved, deleted or replaced"):
+        writer.store.check_files()
+    writer.store.healthy = False  # as the engine's watch says
+    for _ in range(2):
+        assert told(writer, b"lost?") is StorageFailed
+    path.unlink()
+    kept.rename(path)
+    assert told(writer, b"after") is None
+    assert writer.bodies("q") == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+def test_a_deleted_file_is_noticed(path: Path, writer: Writer, suffix: str) -> None:
+    writer.store.check_files()
+    path.with_name(path.name + suffix).unlink()
+    with pytest.raises(FileReplaced):
+        writer.store.check_files()
+
+
+def test_a_log_that_was_replaced_is_left_alone_at_the_end(path: Path) -> None:
+    """Moving the pages of a deleted log over a newer file would destroy it."""
+    with writing(path) as writer:
+        writer.create("q")
+        writer.send("q", b"old")
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(path.name + suffix).rename(path.with_name("away" + suffix))
+        with writing(path.with_name("other.db")) as other:
+            other.create("q")
+            other.send("q", b"new")
+        path.with_name("other.db").rename(path)
+        newer = path.read_bytes()
+    assert path.read_bytes() == newer
+
+
+def test_our_own_checkpoints_and_readers_alarm_nobody(path: Path, writer: Writer) -> None:
+    reader = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    for _ in range(3):
+        assert told(writer, b"x" * 5000) is None
+        writer.store.checkpoint_passive()
+        writer.store.truncate_log()
+        reader.execute("SELECT count(*) FROM messages").fetchall()
+        writer.store.check_files()
+    reader.close()
+    writer.store.check_files()
+    assert use_elsewhere(path) == 4
+    writer.store.check_files()
+    assert told(writer, b"after") is None
