@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         SchemaVersionMismatch,
         StorageFailed,
         StorageFull,
+        TxTimeout,
         Unauthenticated,
         Unavailable,
         Unsupported,
@@ -33,18 +34,20 @@ if TYPE_CHECKING:
     from mqlite_actor.sdk.embedded import Embedded, open_embedded, run_embedded
     from mqlite_actor.sdk.handle import Handle
     from mqlite_actor.sdk.message import ReceivedMessage
+    from mqlite_actor.sdk.transaction import SyncTx, Tx
 
 _HOMES = {
     "mqlite_actor.contract.errors": (
         "Closed", "DatabaseLocked", "DedupConflict", "GroupRequired", "InvalidArgument", "LockLost",
         "MessageTooLarge", "MqliteError", "NameConflict", "NotFound", "OutcomeUnknown",
         "PermissionDenied", "QueueNotFound", "SchemaVersionMismatch", "StorageFailed",
-        "StorageFull", "Unauthenticated", "Unavailable", "Unsupported",
+        "StorageFull", "TxTimeout", "Unauthenticated", "Unavailable", "Unsupported",
     ),
     "mqlite_actor.contract.wire": ("Message", "QueueInfo", "StatsResponse", "StatusResponse"),
     "mqlite_actor.sdk.embedded": ("Embedded", "open_embedded", "run_embedded"),
     "mqlite_actor.sdk.handle": ("Handle",),
     "mqlite_actor.sdk.message": ("ReceivedMessage",),
+    "mqlite_actor.sdk.transaction": ("SyncTx", "Tx"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -72,6 +75,9 @@ __all__ = [
     "StatusResponse",
     "StorageFailed",
     "StorageFull",
+    "SyncTx",
+    "Tx",
+    "TxTimeout",
     "Unauthenticated",
     "Unavailable",
     "Unsupported",

@@ -164,6 +164,10 @@ class Closed(MqliteError):
     """The engine or handle was closed by its owner. Calls begun after that do nothing."""
 
 
+class TxTimeout(MqliteError):
+    """A transaction held the writer for too long and was rolled back. Do less inside it."""
+
+
 class WorldError(MqliteError):
     """Nothing was wrong with the request: storage, network or a fault of ours stood in the way."""
 

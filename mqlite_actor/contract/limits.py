@@ -88,6 +88,11 @@ patience."""
 WAITERS_MAX: Final = 100_000
 """Parked receives over all queues. Each is a task of a few KiB; more is a client in a loop."""
 
+TX_SECONDS: Final = 5.0
+TX_SECONDS_MAX: Final = 30.0
+"""How long a transaction of the embedding program may hold the writer, by default and at most:
+everybody else waits meanwhile, and the shortest usual lease is 30 s (ruling R43)."""
+
 MAINTENANCE_ROWS: Final = 256
 """Rows that one maintenance command may change: 5 ms or less of the writer's time."""
 

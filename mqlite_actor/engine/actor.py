@@ -11,7 +11,8 @@ that waits was answered.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import outcome
 import trio
@@ -21,7 +22,10 @@ from mqlite_actor.contract.errors import Internal, MqliteError, Unavailable
 from mqlite_actor.contract.wire import MessagesResponse, ReceiveRequest
 from mqlite_actor.engine.group import GroupResult
 from mqlite_actor.engine.mailbox import Job, Mailbox, Where
+from mqlite_actor.engine.outbox import Hold
 from mqlite_actor.engine.waiters import Waiters
+
+T = TypeVar("T")
 
 RunGroup = Callable[[list[Any]], GroupResult]
 
@@ -91,15 +95,22 @@ class Actor:
         with trio.CancelScope(shield=True):
             try:
                 while group := await self.mailbox.take():
-                    result = await trio.to_thread.run_sync(
-                        self._run_group, [job.request for job in group], limiter=self._thread
-                    )
-                    self._deliver(group, result)
+                    if isinstance(group[0].request, Hold):
+                        result = await group[0].request.lend(partial(_answer, group[0]))
+                        self._publish(result)
+                    else:
+                        requests = [job.request for job in group]
+                        result = await self.in_thread(self._run_group, requests)
+                        self._deliver(group, result)
                     group = []
                     self._ran(result)
             except BaseException as error:
                 self._fail_all(group, error)
                 raise
+
+    async def in_thread(self, function: Callable[..., T], *arguments: object) -> T:
+        """Run a function in the storage thread, one at a time."""
+        return await trio.to_thread.run_sync(function, *arguments, limiter=self._thread)
 
     def stop_waiting(self) -> None:
         """Answer every parked receive with an empty list, and park nobody from now on."""
@@ -114,12 +125,19 @@ class Actor:
         for job in self.mailbox.close(error) + self.waiters.take_all():
             _answer(job, outcome.Error(_again(error)))
 
-    def _deliver(self, group: list[Job], result: GroupResult) -> None:
+    def _publish(self, result: GroupResult) -> None:
+        """Counters and wake-ups of what was committed."""
         self.groups += 1
         for key, number in result.events.items():
             self.events[key] = self.events.get(key, 0) + number
         for key, number in result.filter_failures.items():
             self.filter_failures[key] = self.filter_failures.get(key, 0) + number
+        if result.is_doubtful:  # what a lost commit left behind was announced by nobody
+            result.wakes.update(dict.fromkeys(self.waiters.counts(), limits.INT64_MAX))
+        for queue, claimable in result.wakes.items():
+            self._wake(queue, claimable)
+
+    def _deliver(self, group: list[Job], result: GroupResult) -> None:
         parked: list[Job] = []
         for job, done in zip(group, result.outcomes, strict=True):
             if self._may_park(job) and _found_nothing(done):
@@ -131,10 +149,7 @@ class Actor:
             _answer(job, done)
         for job in self.waiters.park(parked):
             _answer(job, outcome.Value(EMPTY))
-        if result.is_doubtful:  # what a lost commit left behind was announced by nobody
-            result.wakes.update(dict.fromkeys(self.waiters.counts(), limits.INT64_MAX))
-        for queue, claimable in result.wakes.items():
-            self._wake(queue, claimable)
+        self._publish(result)
 
     def _may_park(self, job: Job) -> bool:
         return bool(job.until) and not self._is_draining and not job.is_unwanted

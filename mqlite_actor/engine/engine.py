@@ -20,13 +20,14 @@ import trio
 
 from mqlite_actor.clock import Clock, SystemClock
 from mqlite_actor.contract import limits, wire
-from mqlite_actor.contract.errors import Closed, Unsupported
-from mqlite_actor.engine import admission, commands
+from mqlite_actor.contract.errors import Closed, InvalidArgument, Unsupported
+from mqlite_actor.engine import admission, commands, outbox
 from mqlite_actor.engine.actor import Actor
 from mqlite_actor.engine.chores import Chores
 from mqlite_actor.engine.group import GroupResult, run_group
 from mqlite_actor.engine.keeper import Keeper
 from mqlite_actor.engine.mailbox import Command, Job
+from mqlite_actor.engine.outbox import Hold, UserTransaction
 from mqlite_actor.engine.sweeper import Retention, Sweeper
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
@@ -36,6 +37,10 @@ from mqlite_actor.storage.sqlite import SqliteStore, open_store
 from mqlite_actor.version import __version__
 
 R = TypeVar("R")
+T = TypeVar("T")
+
+ALONE: Final = frozenset({*commands.ALONE, Hold})
+"""What shares neither group nor transaction with others."""
 
 CLOSED: Final = "the engine is closed"
 
@@ -104,6 +109,7 @@ class Engine:
                 "call the engine from the trio thread that opened it, elsewhere through"
                 " trio.from_thread.run"
             )
+        outbox.check_outside()
         admission.check_texts(request)
         local = self._local.get(type(request))
         if local is not None:
@@ -111,6 +117,37 @@ class Engine:
         if type(request) not in self._table:
             raise Unsupported(f"this engine has no operation for {type(request).__name__}")
         return cast("R", await self._submit(request))
+
+    async def hold(self, seconds: float = limits.TX_SECONDS) -> Hold:
+        """The writer for one transaction of the caller's; `Hold.end` gives it back.
+
+        Everything else waits meanwhile, so after `seconds` (at most 30) it is rolled back and its
+        methods raise TxTimeout. Cancelled while it waits, nothing was begun.
+        """
+        outbox.check_outside()
+        hold = Hold(self._begin, self._actor.in_thread, _tx_seconds(seconds))
+        await self._submit(hold)
+        return hold
+
+    async def run_tx(
+        self, function: Callable[[UserTransaction], T], seconds: float = limits.TX_SECONDS
+    ) -> T:
+        """Run a plain function in the storage thread inside one transaction; its result.
+
+        Commits when it returns, rolls back when it raises. Cancelled while it waits, it did not and
+        will not run; once begun it ends, and its result is returned.
+        """
+        hold = await self.hold(seconds)
+        is_commit = False
+        try:
+            result: T = await hold.run(function)
+            is_commit = True
+        finally:
+            await hold.end(is_commit=is_commit)
+        return result
+
+    def _begin(self, seconds: float) -> UserTransaction:
+        return UserTransaction(self._store, self._table, self._options.clock, seconds)
 
     async def hand_back(
         self,
@@ -182,7 +219,7 @@ class Engine:
     # -- inside ------------------------------------------------------------------------------------
 
     async def _submit(self, request: Command, *, until: float = 0.0) -> Command:
-        is_alone = type(request) in commands.ALONE
+        is_alone = type(request) in ALONE
         job = Job(request, admission.weigh(request), until=until, is_alone=is_alone)
         if not until:
             return await self._actor.submit(job, room_seconds=self._options.room_seconds)
@@ -314,6 +351,12 @@ async def open_engine(dsn: str, options: EngineOptions | None = None) -> AsyncIt
         failure = crash or failure or _single(group)
     if failure is not None:
         raise failure
+
+
+def _tx_seconds(seconds: float) -> float:
+    if not 0 < seconds <= limits.TX_SECONDS_MAX:
+        raise InvalidArgument(f"seconds: more than 0 and at most {limits.TX_SECONDS_MAX:.0f}")
+    return seconds
 
 
 def _may_go_back(request: wire.ReceiveRequest) -> bool:

@@ -6,7 +6,7 @@ that knows the engine.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar, cast
 
@@ -16,10 +16,13 @@ from mqlite_actor.clock import Clock, SystemClock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Unsupported
 from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine, run_engine
+from mqlite_actor.engine.outbox import inside
 from mqlite_actor.sdk.address import StoreKind, parse_store
 from mqlite_actor.sdk.handle import Handle
+from mqlite_actor.sdk.transaction import SyncTx, Tx
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Embedded(Handle):
@@ -32,6 +35,40 @@ class Embedded(Handle):
 
     async def call(self, request: wire.Request[R]) -> R:
         return await self.engine.call(request)
+
+    @asynccontextmanager
+    async def tx(self, *, seconds: float = limits.TX_SECONDS) -> AsyncIterator[Tx]:
+        """A transaction of your rows and our messages; commits when the block ends well.
+
+        An exception or a cancellation rolls back, shielded. Everything else in the engine waits
+        meanwhile, so keep it short: after `seconds` (at most 30) it is rolled back and TxTimeout
+        raised. Prefer `run_tx` where no awaiting is needed between the statements.
+        """
+        hold = await self.engine.hold(seconds)
+        token = inside.set(True)
+        is_commit = False
+        try:
+            yield Tx(hold)
+            await trio.lowlevel.checkpoint_if_cancelled()
+            is_commit = True
+        finally:
+            inside.reset(token)
+            await hold.end(is_commit=is_commit)
+
+    async def run_tx(
+        self, function: Callable[[SyncTx], T], *, seconds: float = limits.TX_SECONDS
+    ) -> T:
+        """Run a plain function inside a transaction in the storage thread; its result.
+
+        Commits when it returns, rolls back when it raises. Cancelled while it waits, it did not
+        run; once begun it ends and its result is returned.
+        """
+        return await self.engine.run_tx(lambda each: function(SyncTx(each)), seconds)
+
+    async def compact(self, *, is_full: bool = False) -> None:
+        """Shrink the file: by its free pages, or (full) by writing it anew, which needs its size
+        again as free space and lets everybody wait."""
+        await self.engine.compact(is_full=is_full)
 
 
 @asynccontextmanager

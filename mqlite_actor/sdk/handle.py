@@ -14,16 +14,15 @@ from datetime import datetime
 from typing import Literal, TypeVar
 
 from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import DedupConflict, InvalidArgument
+from mqlite_actor.contract.errors import InvalidArgument, NotFound, PermissionDenied
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.contract.words import State
+from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration, bound_to_ms, duration_to_ms, wait_to_ms
-from mqlite_actor.sdk.message import ReceivedMessage, to_ms
+from mqlite_actor.sdk.message import ReceivedMessage
+from mqlite_actor.sdk.requests import Body
 
 R = TypeVar("R")
-
-Body = bytes | str
-"""A payload; text is sent as UTF-8."""
 
 
 class Handle(ABC):
@@ -80,6 +79,26 @@ class Handle(ABC):
         """All queues by name, subscription queues included."""
         return (await self.call(wire.ListQueuesRequest())).queues
 
+    async def delete_queue(self, name: str, *, generation: str) -> None:
+        """Delete an empty plain queue, named by the generation that `list_queues` showed.
+
+        Repeating it with the same generation succeeds for a day and never hits a queue made later
+        under the same name. Raises QueueNotEmpty, GenerationConflict, NameConflict, QueueNotFound.
+        """
+        await self.call(wire.DeleteQueueRequest(name=name, generation=generation))
+
+    async def subscribe(self, topic: str, name: str, *, filter: str = "") -> None:
+        """Route a topic's messages into the queue `name`; repeated, it replaces only the filter.
+
+        An empty filter matches everything. Raises InvalidFilter, NameConflict.
+        """
+        request = wire.SubscribeRequest(topic=topic, name=name, filter=wire.Filter(expr=filter))
+        await self.call(request)
+
+    async def list_subscriptions(self) -> list[wire.SubscriptionInfo]:
+        """All subscriptions by topic and name."""
+        return (await self.call(wire.ListSubscriptionsRequest())).subscriptions
+
     async def stats(self, queue: str) -> wire.StatsResponse:
         """Counts by state; QueueNotFound."""
         return await self.call(wire.StatsRequest(queue=queue))
@@ -112,7 +131,7 @@ class Handle(ABC):
         returns the first number.
         """
         message = Message(
-            body=_payload(body),
+            body=requests.payload(body),
             message_id=message_id,
             group_id=group_id,
             correlation_id=correlation_id,
@@ -121,8 +140,8 @@ class Handle(ABC):
             content_type=content_type,
             properties=dict(properties or {}),
         )
-        numbers = await self._send(queue, [message], ttl, at)
-        return numbers[0]
+        reply = await self.call(requests.send(queue, [message], ttl=ttl, at=at))
+        return (reply.seq_numbers or [0])[0]
 
     async def send(
         self,
@@ -138,31 +157,24 @@ class Handle(ABC):
         others are stored and DedupConflict is raised, with the numbers as its `seq_numbers` (0
         where refused).
         """
-        batch = [m if isinstance(m, Message) else Message(body=_payload(m)) for m in messages]
-        numbers = await self._send(queue, batch, ttl, at)
-        refused = [index for index, number in enumerate(numbers) if number == 0]
-        if refused:
-            raise DedupConflict(
-                f"messages {refused} of the batch use an id that was sent with another body;"
-                " the others are stored",
-                seq_numbers=numbers,
-            )
+        batch = requests.batch(messages)
+        reply = await self.call(requests.send(queue, batch, ttl=ttl, at=at))
+        numbers = reply.seq_numbers or []
+        if 0 in numbers and await self._is_queue(queue):
+            requests.refuse_conflicts(numbers)
         return numbers
 
     async def cancel(self, queue: str, seq_number: int) -> None:
         """Delete a scheduled message before its first delivery; NotFound if it cannot be."""
         await self.call(wire.CancelRequest(queue=queue, seq_number=seq_number))
 
-    async def _send(
-        self, queue: str, batch: list[Message], ttl: Duration | None, at: datetime | None
-    ) -> list[int]:
-        request = wire.SendRequest(
-            queue=queue,
-            messages=batch,
-            scheduled_enqueue_time_ms=0 if at is None else to_ms(at, field="at"),
-            ttl_ms=0 if ttl is None else duration_to_ms(ttl, field="ttl"),
-        )
-        return (await self.call(request)).seq_numbers or []
+    async def _is_queue(self, name: str) -> bool:
+        """A 0 from a queue is a refused message, one from a topic that nobody wanted it."""
+        try:
+            await self.stats(name)
+        except (NotFound, PermissionDenied):
+            return False
+        return True
 
     # -- receiving ---------------------------------------------------------------------------------
 
@@ -215,6 +227,38 @@ class Handle(ABC):
             await self.stats(queue)
         return found
 
+    # -- dead letters ------------------------------------------------------------------------------
+
+    async def redrive(
+        self,
+        queue: str,
+        *,
+        target: str = "",
+        max_messages: int = 0,
+        older_than: Duration = 0,
+        rate_per_second: int = 0,
+    ) -> int:
+        """Make dead letters active again, here or in `target`, oldest first; how many were moved.
+
+        0 is no bound. With a rate the call takes its time; when the engine ends meanwhile it
+        answers what it has moved.
+        """
+        request = wire.RedriveRequest(
+            queue=queue,
+            target=target,
+            max=max_messages,
+            older_than_ms=_or_zero(older_than, "older_than"),
+            rate_per_sec=rate_per_second,
+        )
+        return (await self.call(request)).moved
+
+    async def purge(self, queue: str, *, max_messages: int = 0, older_than: Duration = 0) -> int:
+        """Delete dead letters, oldest first; how many. 0 is no bound."""
+        request = wire.PurgeRequest(
+            queue=queue, max=max_messages, older_than_ms=_or_zero(older_than, "older_than")
+        )
+        return (await self.call(request)).purged
+
     # -- settling ----------------------------------------------------------------------------------
 
     def message(self, queue: str, seq_number: int, lock_token: str) -> ReceivedMessage:
@@ -236,14 +280,6 @@ class Handle(ABC):
             return []
         reply = await self.call(wire.RenewBatchRequest(queue=queue, messages=items))
         return [result.ok for result in reply.results]
-
-
-def _payload(body: Body) -> bytes:
-    if isinstance(body, str):
-        return body.encode()
-    if isinstance(body, bytes | bytearray | memoryview):
-        return bytes(body)
-    raise InvalidArgument(f"body: give bytes or str, not {type(body).__name__}")
 
 
 def _or_zero(duration: Duration, field: str) -> int:

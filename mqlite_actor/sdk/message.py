@@ -7,40 +7,16 @@ passes a token by hand; it never changes by itself (a renewal moves the lease in
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, TypedDict
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import InvalidArgument
-from mqlite_actor.contract.limits import INSTANT_MS_MAX
-from mqlite_actor.sdk.durations import Duration, duration_to_ms
+from mqlite_actor.sdk import requests
+from mqlite_actor.sdk.durations import Duration
+from mqlite_actor.sdk.instants import to_datetime
 
 if TYPE_CHECKING:
     from mqlite_actor.sdk.handle import Handle
-
-
-class _Lease(TypedDict):
-    queue: str
-    seq_number: int
-    lock_token: str
-
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def to_datetime(ms: int) -> datetime | None:
-    """An instant of the wire; None for 0."""
-    return _EPOCH + timedelta(milliseconds=ms) if ms else None
-
-
-def to_ms(instant: datetime, *, field: str) -> int:
-    """An aware datetime as an instant of the wire, rounded up to a whole millisecond."""
-    if instant.tzinfo is None:
-        raise InvalidArgument(f"{field}: a datetime without a time zone; use datetime.now(UTC) …")
-    ms = -((_EPOCH - instant) // timedelta(milliseconds=1))
-    if ms > INSTANT_MS_MAX:
-        raise InvalidArgument(f"{field}: after the year 9999")
-    return ms
 
 
 class ReceivedMessage:
@@ -132,37 +108,23 @@ class ReceivedMessage:
 
     async def complete(self) -> None:
         """Done: remove it."""
-        await self._handle.call(wire.CompleteRequest(**self._lease()))
+        await self._handle.call(requests.complete(self))
 
     async def abandon(self, *, delay: Duration = 0) -> None:
         """Give it back, to be delivered again now or after `delay`.
 
         At the queue's delivery limit it becomes a dead letter instead.
         """
-        delay_ms = duration_to_ms(delay, field="delay", is_zero_allowed=True)
-        await self._handle.call(wire.AbandonRequest(**self._lease(), delay_ms=delay_ms))
+        await self._handle.call(requests.abandon(self, delay=delay))
 
     async def reject(self, reason: str = "", description: str = "") -> None:
         """Make it a dead letter, with a reason for whoever looks into it."""
-        await self._handle.call(
-            wire.RejectRequest(
-                **self._lease(),
-                dead_letter_reason=reason,
-                dead_letter_description=description,
-            )
-        )
+        await self._handle.call(requests.reject(self, reason, description))
 
     async def defer(self) -> None:
         """Set it aside; only `receive_deferred` with its number fetches it again."""
-        await self._handle.call(wire.DeferRequest(**self._lease()))
+        await self._handle.call(wire.DeferRequest(**requests.lease(self)))
 
     async def renew(self) -> None:
         """Extend the lease to now plus the queue's lock duration."""
-        await self._handle.call(wire.RenewRequest(**self._lease()))
-
-    def _lease(self) -> _Lease:
-        return {
-            "queue": self.queue,
-            "seq_number": self.raw.seq_number,
-            "lock_token": self.raw.lock_token,
-        }
+        await self._handle.call(wire.RenewRequest(**requests.lease(self)))

@@ -19,7 +19,7 @@ from mqlite_actor.storage import counts
 if TYPE_CHECKING:
     from mqlite_actor.storage.queues import Queue
 
-Value = int | str | bytes | None
+Value = int | float | str | bytes | None
 Row = tuple[Any, ...]
 """Columns as SQLite gives them; the STRICT tables of schema.sql fix their types."""
 

@@ -32,6 +32,7 @@ from mqlite_actor.storage.connection import (
 )
 from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction
 from mqlite_actor.storage.guard import FileGuard, FileReplaced
+from mqlite_actor.storage.user_sql import UserSql
 
 # Errors after which nobody knows what the file holds until it was opened again.
 _DOUBTFUL: Final = (
@@ -64,7 +65,7 @@ class SqliteStore:
 
     __slots__ = (
         "_checkpointer", "_guard", "_lock", "_synchronous", "complaint", "connection", "healthy",
-        "ledger", "log_pages", "path",
+        "ledger", "log_pages", "path", "user_sql",
     )  # fmt: skip
 
     def __init__(self, path: str, synchronous: int, lock: files.FileLock | None) -> None:
@@ -78,6 +79,7 @@ class SqliteStore:
         self._checkpointer: apsw.Connection | None = None
         self._guard = None if path == files.MEMORY else FileGuard(path)
         self.connection = self._connect()
+        self.user_sql = UserSql(self.connection)
 
     @property
     def is_memory(self) -> bool:
@@ -128,6 +130,7 @@ class SqliteStore:
             if not schema.inspect(self.path):
                 raise OpenError(f"{self.path} holds no queue any more; it was emptied meanwhile")
             self.connection = self._connect()
+            self.user_sql = UserSql(self.connection)
         except apsw.Error as error:
             raise OpenError(f"{self.path} cannot be opened again: {error}") from error
         self.healthy = True

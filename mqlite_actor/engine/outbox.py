@@ -1,0 +1,208 @@
+"""Transactions of the embedding program: its rows and our messages commit together, or not at all.
+
+The writer is held for one transaction at a time, and everything else waits; so there is a limit of
+seconds, after which it is rolled back whatever it does (ruling R43). `UserTransaction` is the
+synchronous core and lives in the storage thread; `Hold` lends it to a task of the embedding
+program, statement by statement. The clock is read once, when it begins. Wake-ups and counters come
+true with the commit. If SQLite rolls back by itself (disk full), every later statement would commit
+alone: that is noticed after each one, and the rest is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, TypeVar, cast
+
+import outcome
+import trio
+
+from mqlite_actor.clock import Clock
+from mqlite_actor.contract.errors import (
+    InvalidArgument,
+    MqliteError,
+    OutcomeUnknown,
+    StorageFailed,
+    TxTimeout,
+)
+from mqlite_actor.engine.group import GroupResult
+from mqlite_actor.semantics.operations import Operation
+from mqlite_actor.storage.database import Row, Value
+from mqlite_actor.storage.sqlite import SqliteStore, mapped
+
+T = TypeVar("T")
+
+inside: ContextVar[bool] = ContextVar("mqlite_inside_tx", default=False)
+"""Set in the task that holds a transaction, and inherited by its children: an engine call from
+there would wait for itself."""
+
+
+class UserTransaction:
+    """An open transaction, for the storage thread. Ends with `commit` or `roll_back`."""
+
+    __slots__ = (
+        "_clock", "_ends_at", "_is_broken", "_now_ms", "_store", "_table", "_tx", "is_over",
+        "result",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        store: SqliteStore,
+        table: dict[type[Any], Operation],
+        clock: Clock,
+        seconds: float,
+    ) -> None:
+        self._store = store
+        self._table = table
+        self._clock = clock
+        self._ends_at = clock.monotonic() + seconds
+        self._is_broken = False
+        self.is_over = False  # set by whoever rolls it back from outside
+        self.result = GroupResult(0)
+        try:
+            self._tx = store.begin()
+        except Exception as error:
+            raise mapped(error) from error
+        self._now_ms = clock.now_ms()
+
+    def execute(self, sql: str, arguments: Sequence[Value] = ()) -> list[Row]:
+        """Run one statement of the caller's own; its rows."""
+        self._check()
+        return self._guarded(lambda: self._store.user_sql.run(sql, arguments, self._is_late))
+
+    def call(self, request: Any) -> Any:  # noqa: ANN401  # the table pairs the types
+        """Run a verb of the queue inside this transaction."""
+        self._check()
+        return self._guarded(lambda: self._table[type(request)](self._tx, request, self._now_ms))
+
+    def commit(self) -> None:
+        """Make everything true, and `result` what is to be published.
+
+        OutcomeUnknown if nobody can tell.
+        """
+        self._check()
+        self._guarded(self._tx.flush)
+        self._check()
+        try:
+            self._store.commit()
+        except Exception as error:
+            self.roll_back()
+            failure = mapped(error)
+            if isinstance(failure, StorageFailed):
+                self._store.healthy = self._store.is_memory
+                raise OutcomeUnknown(f"the commit failed: {failure.message}") from error
+            raise failure from error
+        self.is_over = True
+        self.result.publish(self._tx)
+
+    def roll_back(self) -> None:
+        """Make nothing of it true; harmless when it is over."""
+        if not self.is_over:
+            self.is_over = True
+            self._store.rollback()
+
+    def _is_late(self) -> bool:
+        return self._clock.monotonic() > self._ends_at
+
+    def _check(self) -> None:
+        if self.is_over or self._is_late():
+            raise TxTimeout("the transaction is over: it took too long and was rolled back")
+        if self._is_broken:
+            raise StorageFailed(
+                "the transaction was rolled back by a failure before; nothing holds"
+            )
+
+    def _guarded(self, step: Callable[[], T]) -> T:
+        try:
+            return step()
+        except MqliteError:
+            raise
+        except Exception as error:
+            self._is_broken = True
+            raise mapped(error) from error
+        finally:
+            if not self._store.in_transaction:
+                self._is_broken = True
+
+
+class Hold:
+    """The writer, lent to one task. Made by `Engine.hold`; `end` gives it back."""
+
+    __slots__ = ("_ended", "_in_thread", "_make", "_transaction", "seconds")
+
+    def __init__(
+        self,
+        make: Callable[[float], UserTransaction],
+        in_thread: Callable[..., Any],
+        seconds: float,
+    ) -> None:
+        self._make = make
+        self._in_thread = in_thread
+        self._ended = trio.Event()
+        self._transaction: UserTransaction | None = None
+        self.seconds = seconds
+
+    # -- for the actor -----------------------------------------------------------------------------
+
+    async def lend(self, answer: Callable[[outcome.Outcome[Any]], None]) -> GroupResult:
+        """Begin, tell the holder, and wait for the end of it, at most its seconds."""
+        try:
+            self._transaction = await self._in_thread(self._make, self.seconds)
+        except MqliteError as error:
+            answer(outcome.Error(error))
+            return GroupResult(0)
+        answer(outcome.Value(self))
+        with trio.move_on_after(self.seconds):
+            await self._ended.wait()
+        assert self._transaction is not None
+        if not self._ended.is_set():  # the statement that may be running stops by its own clock
+            await self._in_thread(self._transaction.roll_back)
+        return self._transaction.result
+
+    # -- for the holder ----------------------------------------------------------------------------
+
+    async def execute(self, sql: str, arguments: Sequence[Value]) -> list[Row]:
+        """Run one statement of the caller's own."""
+        rows: list[Row] = await self._step("execute", sql, arguments)
+        return rows
+
+    async def call(self, request: Any) -> Any:  # noqa: ANN401  # the table pairs the types
+        """Run a verb inside the transaction."""
+        return await self._step("call", request)
+
+    async def run(self, function: Callable[[UserTransaction], T]) -> T:
+        """Run a plain function on the transaction in the storage thread."""
+        assert self._transaction is not None
+        token = inside.set(True)
+        try:
+            with trio.CancelScope(shield=True):
+                return cast("T", await self._in_thread(function, self._transaction))
+            raise AssertionError("a shield swallows nothing")
+        finally:
+            inside.reset(token)
+
+    async def end(self, *, is_commit: bool) -> None:
+        """Commit or roll back, then let the writer go on. Shielded: it is never left half done."""
+        assert self._transaction is not None
+        with trio.CancelScope(shield=True):
+            try:
+                if is_commit:
+                    await self._in_thread(self._transaction.commit)
+            finally:
+                await self._in_thread(self._transaction.roll_back)
+                self._ended.set()
+
+    async def _step(self, name: str, *arguments: Any) -> Any:  # noqa: ANN401  # passes them on
+        """A step that has begun ends in its thread, shielded, before a cancellation shows."""
+        assert self._transaction is not None
+        await trio.lowlevel.checkpoint_if_cancelled()
+        with trio.CancelScope(shield=True):
+            return await self._in_thread(getattr(self._transaction, name), *arguments)
+
+
+def check_outside() -> None:
+    """Refuse an engine call from the task that holds the writer, or its children."""
+    if inside.get():
+        raise InvalidArgument(
+            "an engine call inside tx() would wait for itself; use the transaction's own methods"
+        )

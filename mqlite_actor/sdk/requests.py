@@ -1,0 +1,114 @@
+"""Python values to the contract's requests, and replies back: one place for every colour of handle.
+
+Called by `Handle`, `Tx` and `SyncTx`. Nothing here talks to anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, TypedDict
+
+import msgspec
+
+from mqlite_actor.contract import wire
+from mqlite_actor.contract.errors import DedupConflict, InvalidArgument
+from mqlite_actor.contract.wire import Message
+from mqlite_actor.sdk.durations import Duration, duration_to_ms
+from mqlite_actor.sdk.instants import to_ms
+
+if TYPE_CHECKING:
+    from mqlite_actor.sdk.message import ReceivedMessage
+
+Body = bytes | str
+"""A payload; text is sent as UTF-8."""
+
+TEXTS = frozenset(
+    {"message_id", "group_id", "correlation_id", "reply_to", "subject", "content_type"}
+)
+
+
+class Lease(TypedDict):
+    """The three fields that name a lease."""
+
+    queue: str
+    seq_number: int
+    lock_token: str
+
+
+def message(body: Body = b"", **fields: str | Mapping[str, str]) -> Message:
+    """A message of these fields (message_id … content_type, properties)."""
+    properties = fields.pop("properties", None) or {}
+    if not isinstance(properties, Mapping):
+        raise InvalidArgument("properties: give a mapping of str to str")
+    texts: dict[str, str] = {}
+    for name, value in fields.items():
+        if name not in TEXTS or not isinstance(value, str):
+            raise InvalidArgument(f"{name}: not a text field of a message")
+        texts[name] = value
+    plain = Message(body=payload(body), properties=dict(properties))
+    return msgspec.structs.replace(plain, **texts)
+
+
+def batch(messages: Iterable[Message | Body]) -> list[Message]:
+    """Messages as they are, payloads as messages."""
+    return [m if isinstance(m, Message) else Message(body=payload(m)) for m in messages]
+
+
+def payload(body: Body) -> bytes:
+    """Bytes to send."""
+    if isinstance(body, str):
+        return body.encode()
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    raise InvalidArgument(f"body: give bytes or str, not {type(body).__name__}")
+
+
+def send(
+    queue: str, messages: list[Message], *, ttl: Duration | None, at: datetime | None
+) -> wire.SendRequest:
+    """Now, or to be delivered from `at` on."""
+    return wire.SendRequest(
+        queue=queue,
+        messages=messages,
+        scheduled_enqueue_time_ms=0 if at is None else to_ms(at, field="at"),
+        ttl_ms=0 if ttl is None else duration_to_ms(ttl, field="ttl"),
+    )
+
+
+def refuse_conflicts(numbers: list[int]) -> None:
+    """DedupConflict if a slot of a batch to a queue is 0: it was refused, the others are stored."""
+    refused = [index for index, number in enumerate(numbers) if number == 0]
+    if refused:
+        raise DedupConflict(
+            f"messages {refused} of the batch use an id that was sent with another body;"
+            " the others are stored",
+            seq_numbers=numbers,
+        )
+
+
+def lease(received: ReceivedMessage) -> Lease:
+    """What names the lease of a message in hand."""
+    return {
+        "queue": received.queue,
+        "seq_number": received.seq_number,
+        "lock_token": received.lock_token,
+    }
+
+
+def complete(received: ReceivedMessage) -> wire.CompleteRequest:
+    """Remove it."""
+    return wire.CompleteRequest(**lease(received))
+
+
+def abandon(received: ReceivedMessage, *, delay: Duration = 0) -> wire.AbandonRequest:
+    """Give it back."""
+    delay_ms = duration_to_ms(delay, field="delay", is_zero_allowed=True)
+    return wire.AbandonRequest(**lease(received), delay_ms=delay_ms)
+
+
+def reject(received: ReceivedMessage, reason: str, description: str) -> wire.RejectRequest:
+    """Dead-letter it."""
+    return wire.RejectRequest(
+        **lease(received), dead_letter_reason=reason, dead_letter_description=description
+    )

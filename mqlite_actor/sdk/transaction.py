@@ -1,0 +1,138 @@
+"""The transaction that a program shares with the queue: outbox and inbox.
+
+Made by `Embedded.tx` (its methods are awaited) and `Embedded.run_tx` (a plain function in the
+storage thread, which is the better one: nothing can linger between its statements). Sends, and
+settlements of received messages, commit together with the program's own rows in the same file, or
+not at all. The two classes differ only in colour; what they send is built in one place
+(`requests`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from mqlite_actor.contract import wire
+from mqlite_actor.engine.outbox import Hold, UserTransaction
+from mqlite_actor.sdk import requests
+from mqlite_actor.sdk.durations import Duration
+from mqlite_actor.sdk.message import ReceivedMessage
+from mqlite_actor.sdk.requests import Body
+
+SqlValue = int | float | str | bytes | None
+"""What a statement's arguments may be."""
+
+
+class Tx:
+    """An open transaction. Leaving its block commits; an exception or cancellation rolls back.
+
+    While it is open everything else in the engine waits, at most `seconds`; then it is rolled back
+    and its methods raise TxTimeout. Calls to the handle itself raise inside the block.
+    """
+
+    __slots__ = ("_hold",)
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+
+    async def execute(self, sql: str, arguments: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement of your own and return its rows.
+
+        Anything but the engine's tables may be written, and everything read. InvalidArgument says
+        what was refused or wrong; a failed statement undoes itself alone.
+        """
+        return await self._hold.execute(sql, arguments)
+
+    async def send_one(
+        self,
+        queue: str,
+        body: Body = b"",
+        *,
+        ttl: Duration | None = None,
+        at: datetime | None = None,
+        **fields: str | Mapping[str, str],
+    ) -> int:
+        """As `Handle.send_one`; the number counts once the transaction commits."""
+        message = requests.message(body, **fields)
+        reply = await self._hold.call(requests.send(queue, [message], ttl=ttl, at=at))
+        return int(reply.seq_numbers[0])
+
+    async def send(
+        self,
+        queue: str,
+        messages: Iterable[wire.Message | Body],
+        *,
+        ttl: Duration | None = None,
+        at: datetime | None = None,
+    ) -> list[int]:
+        """As `Handle.send`, but a refused message only leaves 0 in its slot."""
+        batch = requests.batch(messages)
+        reply = await self._hold.call(requests.send(queue, batch, ttl=ttl, at=at))
+        return list(reply.seq_numbers or [])
+
+    async def complete(self, message: ReceivedMessage) -> None:
+        """Done with a received message, if and when the transaction commits."""
+        await self._hold.call(requests.complete(message))
+
+    async def abandon(self, message: ReceivedMessage, *, delay: Duration = 0) -> None:
+        """Give a received message back."""
+        await self._hold.call(requests.abandon(message, delay=delay))
+
+    async def reject(
+        self, message: ReceivedMessage, reason: str = "", description: str = ""
+    ) -> None:
+        """Dead-letter a received message."""
+        await self._hold.call(requests.reject(message, reason, description))
+
+
+class SyncTx:
+    """The same for a plain function in the storage thread."""
+
+    __slots__ = ("_transaction",)
+
+    def __init__(self, transaction: UserTransaction) -> None:
+        self._transaction = transaction
+
+    def execute(self, sql: str, arguments: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement of your own and return its rows."""
+        return self._transaction.execute(sql, arguments)
+
+    def send_one(
+        self,
+        queue: str,
+        body: Body = b"",
+        *,
+        ttl: Duration | None = None,
+        at: datetime | None = None,
+        **fields: str | Mapping[str, str],
+    ) -> int:
+        """As `Handle.send_one`."""
+        message = requests.message(body, **fields)
+        reply = self._transaction.call(requests.send(queue, [message], ttl=ttl, at=at))
+        return int(reply.seq_numbers[0])
+
+    def send(
+        self,
+        queue: str,
+        messages: Iterable[wire.Message | Body],
+        *,
+        ttl: Duration | None = None,
+        at: datetime | None = None,
+    ) -> list[int]:
+        """As `Handle.send`, but a refused message only leaves 0 in its slot."""
+        batch = requests.batch(messages)
+        reply = self._transaction.call(requests.send(queue, batch, ttl=ttl, at=at))
+        return list(reply.seq_numbers or [])
+
+    def complete(self, message: ReceivedMessage) -> None:
+        """Done with a received message."""
+        self._transaction.call(requests.complete(message))
+
+    def abandon(self, message: ReceivedMessage, *, delay: Duration = 0) -> None:
+        """Give a received message back."""
+        self._transaction.call(requests.abandon(message, delay=delay))
+
+    def reject(self, message: ReceivedMessage, reason: str = "", description: str = "") -> None:
+        """Dead-letter a received message."""
+        self._transaction.call(requests.reject(message, reason, description))
