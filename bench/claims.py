@@ -52,8 +52,7 @@ def main() -> None:
 
 
 def _filled(path: Path, *, ready: int, held_back: int = 0, in_groups: bool = False) -> SqliteStore:
-    """A queue with `ready` claimable messages, behind `held_back` ones of a group that is locked.
-    """
+    """A queue with `ready` claimable messages, behind `held_back` of a group that is locked."""
     store = open_store(f"file:{path}")
     tx = store.begin()
     entities.create_queue(tx, CreateQueueRequest(name="q"), NOW)

@@ -29,12 +29,22 @@ Step = tuple[str, tuple[str, ...]]
 PER_TRANSACTION: Final = 64
 NOW: Final = 1_800_000_000_000
 
-_TEXTS = "group_id TEXT, message_id TEXT, correlation_id TEXT, reply_to TEXT, content_type TEXT, subject TEXT, properties TEXT, dead_letter_reason TEXT, dead_letter_description TEXT"  # noqa: E501 - a column list
-_HOT = f"queue_id INTEGER NOT NULL, state INTEGER NOT NULL, delivery_count INTEGER NOT NULL, visible_at INTEGER NOT NULL, locked_until INTEGER NOT NULL, lock_token BLOB, enqueued_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, {_TEXTS}"  # noqa: E501 - a column list
+_TEXTS = (
+    "group_id TEXT, message_id TEXT, correlation_id TEXT, reply_to TEXT, content_type TEXT,"
+    " subject TEXT, properties TEXT, dead_letter_reason TEXT, dead_letter_description TEXT"
+)
+_HOT = (
+    "queue_id INTEGER NOT NULL, state INTEGER NOT NULL, delivery_count INTEGER NOT NULL,"
+    " visible_at INTEGER NOT NULL, locked_until INTEGER NOT NULL, lock_token BLOB,"
+    f" enqueued_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, {_TEXTS}"
+)
 _MESSAGES = f"CREATE TABLE messages (id INTEGER PRIMARY KEY, {_HOT}, body BLOB NOT NULL) STRICT"
 _BY_STATE = "CREATE INDEX by_state ON messages (queue_id, state)"
 _BY_LEASE = "CREATE INDEX by_lease ON messages (locked_until) WHERE state = 3"
-_BY_GROUP = "CREATE INDEX by_group ON messages (queue_id, group_id) WHERE group_id IS NOT NULL AND state < 6"  # noqa: E501 - one index
+_BY_GROUP = (
+    "CREATE INDEX by_group ON messages (queue_id, group_id)"
+    " WHERE group_id IS NOT NULL AND state < 6"
+)
 _BY_TIME = "CREATE INDEX by_time ON messages (visible_at) WHERE state = 4"
 _BY_EXPIRY = "CREATE INDEX by_expiry ON messages (expires_at) WHERE expires_at > 0 AND state < 6"
 _RECEIPTS = (

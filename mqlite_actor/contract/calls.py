@@ -22,7 +22,7 @@ PREFIX = "/mqlite.v1."
 @dataclass(frozen=True)
 class Call:
     """One route. `reads_body` False: the body is never looked at. `no_store`: replies must not be
-    cached."""
+    cached. `needs_auth`: refused while authentication is off."""
 
     name: str
     request: type[wire.Request[Any]]
@@ -31,6 +31,7 @@ class Call:
     doc: str
     reads_body: bool = True
     no_store: bool = False
+    needs_auth: bool = False
 
     @property
     def path(self) -> str:
@@ -95,11 +96,11 @@ CALLS: tuple[Call, ...] = (
     Call("AdminService/DeleteQueue", wire.DeleteQueueRequest, wire.OkResponse, _MANAGE,
          "Delete an empty queue"),
     Call("AuthService/CreateKey", keys.CreateKeyRequest, keys.CreateKeyResponse, _MANAGE,
-         "Make an access key", no_store=True),
+         "Make an access key", no_store=True, needs_auth=True),
     Call("AuthService/ListKeys", keys.ListKeysRequest, keys.ListKeysResponse, _MANAGE,
-         "List access keys", no_store=True),
+         "List access keys", no_store=True, needs_auth=True),
     Call("AuthService/RevokeKey", keys.RevokeKeyRequest, wire.OkResponse, _MANAGE,
-         "Revoke an access key", no_store=True),
+         "Revoke an access key", no_store=True, needs_auth=True),
 )  # fmt: skip
 """All calls, in the card's order."""
 

@@ -46,6 +46,10 @@ PEEK_DEFAULT: Final = 32
 PEEK_MAX: Final = 1000
 RENEW_BATCH_MAX: Final = 512
 
+KEY_NAME_BYTES_MAX: Final = 128
+KEYS_PAGE_DEFAULT: Final = 100
+KEYS_PAGE_MAX: Final = 1000
+
 # -- time (design.md ruling R26) -------------------------------------------------------------------
 
 DURATION_MS_MAX: Final = 2**53

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from mqlite_actor.contract import limits
-from mqlite_actor.semantics import dead_letters, operations, peek, sweep
+from mqlite_actor.semantics import dead_letters, keys, operations, peek, sweep
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.sqlite import SqliteStore
@@ -62,6 +62,12 @@ class Release(msgspec.Struct, frozen=True):
     queue: str
     leases: tuple[tuple[int, bytes], ...]
     is_counted: bool = False
+
+
+class Authenticate(msgspec.Struct, frozen=True):
+    """Whose token has this digest; the reply is an outcome and the rights behind it."""
+
+    token_hash: bytes
 
 
 class LastDeadLetter(msgspec.Struct, frozen=True):
@@ -160,6 +166,7 @@ INTERNAL: dict[type[Any], Operation] = {
     Release: lambda tx, command, now_ms: sweep.release(
         tx, command.queue, command.leases, now_ms, is_counted=command.is_counted
     ),
+    Authenticate: lambda tx, command, now_ms: keys.rights_of(tx, command.token_hash, now_ms),
     LastDeadLetter: lambda tx, command, now_ms: dead_letters.last_dead_letter(
         tx, command.queue, command.target
     ),

@@ -21,6 +21,7 @@ import trio
 from mqlite_actor.clock import Clock, SystemClock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Closed, InvalidArgument, Unsupported
+from mqlite_actor.contract.keys import Right
 from mqlite_actor.engine import admission, commands, outbox
 from mqlite_actor.engine.actor import Actor
 from mqlite_actor.engine.chores import Chores
@@ -29,6 +30,7 @@ from mqlite_actor.engine.keeper import Keeper
 from mqlite_actor.engine.mailbox import Command, Job
 from mqlite_actor.engine.outbox import Hold, UserTransaction
 from mqlite_actor.engine.sweeper import Retention, Sweeper
+from mqlite_actor.semantics import keys
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
 from mqlite_actor.semantics.settle import parse_token
@@ -177,6 +179,12 @@ class Engine:
                 await self._submit(commands.Release(request.queue, leases, is_counted=is_counted))
             except Closed:
                 return
+
+    async def authenticate(self, token: str) -> tuple[str, frozenset[Right]]:
+        """What became of a managed key's token (the words of Observe), and its rights."""
+        found = await self._submit(commands.Authenticate(keys.digest(token)))
+        outcome, rights = found
+        return outcome, rights
 
     def stop_waiting(self) -> None:
         """Answer each waiting receive with an empty list, now and from now on; the rest goes on."""

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from outcome import Error, Outcome, Value, capture
+from outcome import Error, Outcome, Value
 
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import wire
@@ -97,17 +97,17 @@ def run_group(
     if not _is_sound(store, result, everything):
         return result
     if type(requests[0]) in ALONE:
-        result.outcomes[0] = capture(ALONE[type(requests[0])], store, requests[0])
+        _alone(store, requests[0], result)
         return result
     try:
         _together(store, table, requests, everything, clock, result)
     except _Unknown as unknown:
         _answer_unknown(store, result, everything, unknown)
     except _NotBegun as stuck:
-        _fail(store, result, everything, stuck)
+        _fail(store, result, everything, _cause(stuck))
     except _Broken as broken:
         if len(requests) == 1:
-            _fail(store, result, everything, broken)
+            _fail(store, result, everything, _cause(broken))
         else:
             _one_by_one(store, table, requests, clock, result)
     return result
@@ -179,11 +179,24 @@ def _one_by_one(
             if not _is_sound(store, result, settles_first[place + 1 :]):
                 return
         except (_NotBegun, _Broken) as broken:
-            error = _fail(store, result, [index], broken)
+            error = _fail(store, result, [index], _cause(broken))
             is_full = is_full or isinstance(error, StorageFull)
             if isinstance(error, StorageFailed | Unavailable):
-                _fail(store, result, settles_first[place + 1 :], broken)
+                _fail(store, result, settles_first[place + 1 :], _cause(broken))
                 return
+
+
+def _alone(store: SqliteStore, request: object, result: GroupResult) -> None:
+    try:
+        result.outcomes[0] = Value(ALONE[type(request)](store, request))
+    except Exception as error:  # noqa: BLE001  # mapped, and answered like every other failure
+        _fail(store, result, [0], error)
+
+
+def _cause(failure: _NotBegun | _Broken) -> Exception:
+    cause = failure.__cause__
+    assert isinstance(cause, Exception), "raised from it"
+    return cause
 
 
 # -- answers ---------------------------------------------------------------------------------------
@@ -195,15 +208,13 @@ def mapped_full() -> StorageFull:
 
 
 def _fail(
-    store: SqliteStore, result: GroupResult, indexes: Sequence[int], failure: _NotBegun | _Broken
+    store: SqliteStore, result: GroupResult, indexes: Sequence[int], cause: Exception
 ) -> MqliteError:
     """The same error for each of these commands.
 
     A file in doubt is opened anew before the next group. One line a kind of outage, not one a
     command (faults B11); only what nobody expected comes with its traceback.
     """
-    cause = failure.__cause__
-    assert isinstance(cause, Exception)
     error = mapped(cause)
     if isinstance(error, StorageFailed):
         store.healthy = store.is_memory

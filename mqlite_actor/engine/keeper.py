@@ -83,11 +83,13 @@ class Keeper:
                 self.failures = 0
 
     async def _move_log(self) -> None:
-        left = await trio.to_thread.run_sync(self._store.checkpoint_passive)
+        await trio.to_thread.run_sync(self._store.checkpoint_passive)
         self.checkpoints += 1
         # Each try syncs the disk: the next only when there is as much again to move.
         self._due_at = self._store.log_pages + limits.CHECKPOINT_PAGES
-        if left and self._store.log_pages >= limits.LOG_PAGES_MAX:
+        # The log can begin anew only in a moment when all of it is moved, and steady writing leaves
+        # none: what came in during this checkpoint is moved by the writer itself.
+        if self._store.log_pages >= limits.LOG_PAGES_MAX:
             if await self._truncate():
                 self.truncations += 1
             else:  # a reader holds the log; it grows until it lets go

@@ -10,8 +10,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from mqlite_actor.contract import keys as contract_keys
 from mqlite_actor.contract import wire
-from mqlite_actor.semantics import cancel, deletion, entities, peek, receive, renew, send, settle
+from mqlite_actor.semantics import (
+    cancel,
+    deletion,
+    entities,
+    keys,
+    peek,
+    receive,
+    renew,
+    send,
+    settle,
+)
 from mqlite_actor.storage.database import Transaction
 
 Operation = Callable[[Transaction, Any, int], Any]
@@ -41,4 +52,7 @@ def operations(*, message_bytes_max: int) -> dict[type[Any], Operation]:
         wire.SubscribeRequest: entities.subscribe,
         wire.ListSubscriptionsRequest: entities.list_subscriptions,
         wire.DeleteQueueRequest: deletion.delete_queue,
+        contract_keys.CreateKeyRequest: keys.create_key,
+        contract_keys.ListKeysRequest: keys.list_keys,
+        contract_keys.RevokeKeyRequest: keys.revoke_key,
     }

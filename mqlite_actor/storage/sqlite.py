@@ -140,15 +140,17 @@ class SqliteStore:
         if self._guard is not None and self.healthy:
             self._guard.check_files()
 
-    def checkpoint_passive(self) -> int:
-        """Move what can be moved of the log into the file, beside the writer; pages left in it.
+    def checkpoint_passive(self) -> None:
+        """Move what can be moved of the log into the file, beside the writer.
 
         Runs on its own connection, so it may be called from another thread while the writer works.
         """
         if self._checkpointer is None:
             self._checkpointer = connect_checkpointer(self.path, self._synchronous)
-        pages, moved = self._checkpointer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        return pages - moved
+        try:
+            self._checkpointer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.BusyError:
+            return  # the writer is cutting the log at this very moment
 
     def truncate_log(self) -> bool:
         """Move all of the log into the file and cut it to nothing; False if a reader is in the way.

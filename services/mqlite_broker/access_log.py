@@ -59,7 +59,7 @@ def describe(request: object, reply: object) -> list[Field]:
 class Entry:
     """What one request's line will say; filled while the request is served."""
 
-    __slots__ = ("code", "name", "reply", "request", "started")
+    __slots__ = ("code", "name", "no_store", "reply", "request", "started")
 
     def __init__(self, name: str, started: float) -> None:
         self.name = name
@@ -67,6 +67,7 @@ class Entry:
         self.request: object = None
         self.reply: object = None
         self.code = ""
+        self.no_store = False
 
     def write(self, status: int, ended: float) -> None:
         """Write the line: errors loud, an empty receive only for whoever debugs."""

@@ -29,6 +29,7 @@ from mqlite_actor.contract.errors import (
     MessageTooLarge,
     MqliteError,
     NotFound,
+    PermissionDenied,
     Unavailable,
     Unimplemented,
 )
@@ -69,7 +70,9 @@ class BrokerApp(DoorApp):
         self.config["MAX_CONTENT_LENGTH"] = limits.REQUEST_BYTES_MAX
         self.engine = engine
         self.settings = settings
-        self.authenticator = Authenticator(settings.tokens)
+        self.authenticator = Authenticator(
+            settings.tokens, settings.monitor_tokens, engine.authenticate
+        )
         self.served = tuple(call for call in CALLS if call.request in engine.served)
         self._calls = {path: call for path, call in BY_PATH.items() if call in self.served}
         self._card = pages.card(
@@ -99,6 +102,8 @@ class BrokerApp(DoorApp):
             response = await self._serve(current, path, entry)
         except MqliteError as error:
             response = _failure(entry, error.http_status, error.code, error.message)
+            if entry.no_store:
+                response.headers["Cache-Control"] = "no-store"
         except HTTPException as error:
             response = self._refused_body(entry, error)
         except trio.Cancelled:
@@ -119,19 +124,26 @@ class BrokerApp(DoorApp):
         if page is not None:
             body, content_type = page
             return _plain(body, HTTPStatus.OK, content_type)
-        access = self.authenticator.access(current.headers.getlist("Authorization"))
+        access = await self.authenticator.access(current.headers.getlist("Authorization"))
         call = self._calls.get(path)
         if call is None:
             raise NotFound(f"no such path: {path[:PATH_CHARACTERS]}")
         return await self._call(call, access, current, entry)
 
     async def _call(self, call: Call, access: Access, current: Request, entry: Entry) -> Response:
-        access.need(call.right)
+        try:
+            access.need(call.right)
+        except PermissionDenied:
+            self.authenticator.denied()
+            raise
         if current.method != "POST":
             raise Unimplemented("POST required")
+        if call.needs_auth and not self.authenticator.is_on:
+            raise PermissionDenied("authentication is off, so there are no access keys")
         body = b""
         if call.reads_body:
             body = await current.get_data(cache=False, as_text=False, parse_form_data=False)
+        entry.no_store = call.no_store
         command = entry.request = decode_request(call, body)
         del body  # a large one must not live as long as a long poll
         reply: wire.Response = await self.engine.call(command)

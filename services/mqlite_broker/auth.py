@@ -12,20 +12,31 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
-from mqlite_actor.contract.errors import PermissionDenied, Unauthenticated
+from mqlite_actor.contract.errors import (
+    Internal,
+    MqliteError,
+    PermissionDenied,
+    Unauthenticated,
+)
 from mqlite_actor.contract.keys import Right
 
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 
 _BEARER: Final = re.compile(r"bearer +([^ \t,]+)", re.IGNORECASE)
+_MANAGED: Final = re.compile(r"mqk_[0-9a-f]{64}")
 _REFUSED: Final = "missing or wrong Bearer token in the Authorization header"
 
 ALL_RIGHTS: Final = frozenset(Right)
+
+OUTCOMES: Final = (
+    "success", "missing", "invalid", "expired", "revoked", "permission_denied", "backend_error",
+)  # fmt: skip
+"""How a check can end, in the order of Observe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +53,75 @@ class Access:
 
 
 ADMINISTRATOR: Final = Access(ALL_RIGHTS, "manage")
+MONITOR: Final = Access(frozenset({Right.MONITOR}), "monitor")
 ANONYMOUS: Final = Access(ALL_RIGHTS, "anonymous")
+
+LookUp = Callable[[str], Awaitable[tuple[str, frozenset[Right]]]]
+"""A managed key's token to an outcome and the rights behind it; raises when the store cannot be
+read."""
 
 
 class Authenticator:
-    """Checks credentials against the configured administrator tokens; `tokens` None: off."""
+    """Checks credentials: administrator tokens, then monitor tokens, then managed keys.
 
-    __slots__ = ("_digests",)
+    `tokens` None switches authentication off. `counts` tells how the checks ended, in Observe's
+    words.
+    """
 
-    def __init__(self, tokens: Sequence[str] | None) -> None:
-        self._digests = None if tokens is None else tuple(map(_configured, tokens))
+    __slots__ = ("_administrators", "_look_up", "_monitors", "counts")
+
+    def __init__(
+        self, tokens: Sequence[str] | None, monitor_tokens: Sequence[str], look_up: LookUp
+    ) -> None:
+        self._administrators = None if tokens is None else tuple(map(_configured, tokens))
+        self._monitors = tuple(map(_configured, monitor_tokens))
+        self._look_up = look_up
+        self.counts = dict.fromkeys(OUTCOMES, 0)
 
     @property
     def is_on(self) -> bool:
         """Whether a credential is asked for."""
-        return self._digests is not None
+        return self._administrators is not None
 
-    def access(self, headers: Sequence[str]) -> Access:
-        """The rights behind the `Authorization` headers of one request; Unauthenticated."""
-        if self._digests is None:
+    async def access(self, headers: Sequence[str]) -> Access:
+        """The rights behind the `Authorization` headers of one request.
+
+        Unauthenticated for anything wrong with the credential, Internal when the key store cannot
+        be read; administrator and monitor tokens work all the same then.
+        """
+        if self._administrators is None:
             return ANONYMOUS
-        presented = _presented(_bearer(headers))
-        matches = [hmac.compare_digest(presented, known) for known in self._digests]
-        if not any(matches):
-            raise Unauthenticated(_REFUSED)
-        return ADMINISTRATOR
+        token = _bearer(headers)
+        if token is None:
+            self._refuse("missing" if not headers else "invalid")
+        presented = _presented(token)
+        is_administrator = _is_one_of(presented, self._administrators)
+        is_monitor = _is_one_of(presented, self._monitors)
+        if is_administrator or is_monitor:
+            self.counts["success"] += 1
+            return ADMINISTRATOR if is_administrator else MONITOR
+        return await self._managed(token)
+
+    def denied(self) -> None:
+        """Count a good credential that lacked a right."""
+        self.counts["permission_denied"] += 1
+
+    async def _managed(self, token: str) -> Access:
+        if not _MANAGED.fullmatch(token):
+            self._refuse("invalid")
+        try:
+            outcome, rights = await self._look_up(token)
+        except MqliteError as error:
+            self.counts["backend_error"] += 1
+            raise Internal("the key store cannot be read") from error
+        if outcome != "success":
+            self._refuse(outcome)
+        self.counts["success"] += 1
+        return Access(rights, "manage" if Right.MANAGE in rights else "key")
+
+    def _refuse(self, outcome: str) -> NoReturn:
+        self.counts[outcome] += 1
+        raise Unauthenticated(_REFUSED)
 
 
 def check_origin(host: str, origin: str, allowed: str) -> None:
@@ -89,13 +144,18 @@ def is_loopback(name: str) -> bool:
     return name.lower() in LOOPBACK_NAMES or bool(re.fullmatch(r"127(\.\d{1,3}){3}", name))
 
 
-def _bearer(headers: Sequence[str]) -> str:
+def _bearer(headers: Sequence[str]) -> str | None:
+    """The token of exactly one well-formed header."""
     if len(headers) != 1:
-        raise Unauthenticated(_REFUSED)
+        return None
     match = _BEARER.fullmatch(headers[0].strip(" "))
-    if match is None:
-        raise Unauthenticated(_REFUSED)
-    return match.group(1)
+    return match.group(1) if match else None
+
+
+def _is_one_of(presented: bytes, known: tuple[bytes, ...]) -> bool:
+    """Compares with every one, whether or not one matched already."""
+    matches = [hmac.compare_digest(presented, each) for each in known]
+    return True in matches
 
 
 def _host_name(host: str) -> str:

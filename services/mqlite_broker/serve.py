@@ -41,7 +41,8 @@ def run(settings: Settings) -> int:
         return trio.run(_serve, settings)
     except (MqliteError, OSError) as error:
         reason = error.message if isinstance(error, MqliteError) else str(error)
-        print(f"error: {logs.printable(reason)}", file=sys.stderr)  # noqa: T201  # the one line of a refusal
+        line = logs.printable(reason)
+        print(f"error: {line}", file=sys.stderr)  # noqa: T201  # the one line of a refusal
         return 1
 
 

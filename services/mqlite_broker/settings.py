@@ -23,6 +23,7 @@ from mqlite_broker.auth import is_loopback
 
 VARIABLES: Final = (
     "MQLITE_ADDR", "MQLITE_DB", "MQLITE_SYNC", "MQLITE_MAX_MESSAGE_BYTES", "MQLITE_TOKENS",
+    "MQLITE_MONITOR_TOKENS",
     "MQLITE_DLQ_RETENTION", "MQLITE_DLQ_MAX_AGE", "MQLITE_DLQ_MAX_COUNT", "MQLITE_DLQ_MAX_BYTES",
     "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL",
 )  # fmt: skip
@@ -51,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     message_bytes_max: int
     tokens: tuple[str, ...] | None
     is_token_generated: bool
+    monitor_tokens: tuple[str, ...]
     cors: str  # the allowed origin, "*" for any, "" for none
     log_level: str
     log_format: str
@@ -95,6 +97,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         message_bytes_max=_size(environ, "MQLITE_MAX_MESSAGE_BYTES", warnings),
         tokens=tokens,
         is_token_generated=is_generated,
+        monitor_tokens=_monitor_tokens(_get(environ, "MQLITE_MONITOR_TOKENS"), tokens),
         cors=_cors(_get(environ, "MQLITE_CORS"), is_auth_on=tokens is not None),
         log_level=_word(environ, "MQLITE_LOG_LEVEL", LEVELS, "info"),
         log_format=_word(environ, "MQLITE_LOG_FORMAT", FORMATS, "text"),
@@ -151,6 +154,26 @@ def _tokens(text: str) -> tuple[tuple[str, ...] | None, bool]:
                 f"MQLITE_TOKENS: entry {number} holds a space or line break; no client can send it"
             )
     return tokens, False
+
+
+def _monitor_tokens(text: str, tokens: tuple[str, ...] | None) -> tuple[str, ...]:
+    if not text:
+        return ()
+    if tokens is None:
+        raise InvalidArgument(
+            "MQLITE_MONITOR_TOKENS needs administrator tokens; authentication is off"
+        )
+    found = tuple(part.strip() for part in text.split(","))
+    for number, token in enumerate(found, start=1):
+        if not token or re.search(r"\s", token):
+            raise InvalidArgument(
+                f"MQLITE_MONITOR_TOKENS: entry {number} is blank or holds a space or line break"
+            )
+        if token in tokens:
+            raise InvalidArgument(
+                f"MQLITE_MONITOR_TOKENS: entry {number} is an administrator token too; use another"
+            )
+    return found
 
 
 def _cors(text: str, *, is_auth_on: bool) -> str:
