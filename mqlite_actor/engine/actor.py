@@ -22,6 +22,7 @@ from mqlite_actor.contract.errors import Internal, MqliteError, Unavailable
 from mqlite_actor.contract.wire import MessagesResponse, ReceiveRequest
 from mqlite_actor.engine.group import GroupResult
 from mqlite_actor.engine.mailbox import Job, Mailbox, Where
+from mqlite_actor.engine.meters import StorageMeter
 from mqlite_actor.engine.outbox import Hold
 from mqlite_actor.engine.waiters import Waiters
 
@@ -36,8 +37,8 @@ class Actor:
     """Mailbox, waiters and the loop between them and the storage thread."""
 
     __slots__ = (
-        "_is_draining", "_ran", "_run_group", "_thread",
-        "crash", "events", "filter_failures", "groups", "mailbox", "waiters",
+        "_is_draining", "_ran", "_run_group", "_thread", "crash", "events", "filter_failures",
+        "groups", "mailbox", "storage_meter", "waiters",
     )  # fmt: skip
 
     def __init__(self, run_group: RunGroup, ran: Callable[[GroupResult], None]) -> None:
@@ -48,6 +49,7 @@ class Actor:
         self.crash: BaseException | None = None
         self.mailbox = Mailbox()
         self.waiters = Waiters()
+        self.storage_meter = StorageMeter()
         self.events: dict[tuple[str, str], int] = {}
         self.filter_failures: dict[tuple[str, str], int] = {}
         self.groups = 0
@@ -128,6 +130,8 @@ class Actor:
     def _publish(self, result: GroupResult) -> None:
         """Counters and wake-ups of what was committed."""
         self.groups += 1
+        for operation, error, seconds in result.timings:
+            self.storage_meter.add(operation, error, seconds)
         for key, number in result.events.items():
             self.events[key] = self.events.get(key, 0) + number
         for key, number in result.filter_failures.items():

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from mqlite_actor.contract import limits
-from mqlite_actor.semantics import dead_letters, keys, operations, peek, sweep
+from mqlite_actor.semantics import dead_letters, depths, keys, operations, peek, sweep
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.sqlite import SqliteStore
@@ -116,6 +116,10 @@ class Vacuum(msgspec.Struct, frozen=True):
     """Write the whole file anew without its free pages."""
 
 
+class Collect(msgspec.Struct, frozen=True):
+    """The depth of every queue, for Observe."""
+
+
 class CountEntities(msgspec.Struct, frozen=True):
     """How many queues and subscriptions there are, for Status."""
 
@@ -172,6 +176,7 @@ INTERNAL: dict[type[Any], Operation] = {
     ),
     RedriveChunk: _redrive,
     PurgeChunk: _purge,
+    Collect: lambda tx, command, now_ms: depths.collect(tx, now_ms),
     CountEntities: lambda tx, command, now_ms: peek.count_entities(tx),
 }
 

@@ -22,14 +22,16 @@ from mqlite_actor.clock import Clock, SystemClock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Closed, InvalidArgument, Unsupported
 from mqlite_actor.contract.keys import Right
+from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
 from mqlite_actor.engine import admission, commands, outbox
 from mqlite_actor.engine.actor import Actor
 from mqlite_actor.engine.chores import Chores
 from mqlite_actor.engine.group import GroupResult, run_group
 from mqlite_actor.engine.keeper import Keeper
 from mqlite_actor.engine.mailbox import Command, Job
+from mqlite_actor.engine.observing import Observer
 from mqlite_actor.engine.outbox import Hold, UserTransaction
-from mqlite_actor.engine.sweeper import Retention, Sweeper
+from mqlite_actor.engine.sweeper import Health, Retention, Sweeper
 from mqlite_actor.semantics import keys
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
@@ -65,8 +67,8 @@ class Engine:
     """An open engine. Made by `open_engine` or `run_engine`."""
 
     __slots__ = (
-        "_actor", "_chores", "_keeper", "_local", "_options", "_started", "_stop", "_store",
-        "_sweeper", "_table", "_thread",
+        "_actor", "_chores", "_keeper", "_local", "_observer", "_options", "_started", "_stop",
+        "_store", "_sweeper", "_table", "_thread",
     )  # fmt: skip
 
     def __init__(self, store: SqliteStore, options: EngineOptions) -> None:
@@ -78,6 +80,7 @@ class Engine:
         self._chores = Chores(self._submit, options.clock)
         truncate = partial(self._submit, commands.TruncateLog())
         self._keeper = Keeper(store, truncate, self._chores.reclaim, options.clock)
+        self._observer = Observer(store, self._actor, self._submit, options.clock, self._health())
         self._started = options.clock.monotonic()
         self._stop = trio.Event()
         self._thread = threading.get_ident()
@@ -86,6 +89,7 @@ class Engine:
             wire.ReceiveRequest: self._receive,
             wire.RedriveRequest: self._chores.redrive,
             wire.PurgeRequest: self._chores.purge,
+            ObserveRequest: self._observe,
         }
 
     @property
@@ -195,7 +199,7 @@ class Engine:
         """Run every pass once, on the engine's clock, in the contract's order."""
         await self._sweeper.run_once()
         if not self._store.is_memory:
-            await self._keeper.reclaim(self._options.clock.now_ms())
+            await self._keeper.reclaim()
 
     async def compact(self, *, is_full: bool = False) -> None:
         """Shrink the file: by its free pages in slices, or (full) by writing it anew at once."""
@@ -212,7 +216,7 @@ class Engine:
             "waiters": self._actor.waiters.counts(),
             "events": dict(self._actor.events),
             "filter_failures": dict(self._actor.filter_failures),
-            "maintenance": {**self._sweeper.health, "reclaim": self._keeper.reclaiming},
+            "maintenance": self._health(),
             "log_pages": self._store.log_pages,
             "checkpoints": self._keeper.checkpoints,
             "truncations": self._keeper.truncations,
@@ -270,6 +274,13 @@ class Engine:
             uptime_ms=int((ended - self._started) * 1000),
             auth=False,
         )
+
+    async def _observe(self, _: ObserveRequest) -> ObserveResponse:
+        return await self._observer.snapshot()
+
+    def _health(self) -> dict[str, Health]:
+        """Every maintenance task, in the contract's order."""
+        return {**self._sweeper.health, "reclaim": self._keeper.reclaiming}
 
     def _run_group(self, requests: list[Any]) -> GroupResult:
         return run_group(self._store, self._table, requests, self._options.clock)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any, Final
 
 from outcome import Error, Outcome, Value
@@ -51,7 +52,8 @@ class GroupResult:
     """One outcome per command, in their order, and what became true with them."""
 
     __slots__ = (
-        "commits", "dues", "events", "filter_failures", "is_doubtful", "outcomes", "wakes",
+        "commits", "dues", "events", "filter_failures", "is_doubtful", "outcomes", "timings",
+        "wakes",
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
@@ -60,6 +62,7 @@ class GroupResult:
         self.events: dict[tuple[str, str], int] = {}
         self.filter_failures: dict[tuple[str, str], int] = {}
         self.dues: dict[str, int] = {}  # by maintenance task, the earliest
+        self.timings: list[tuple[str, BaseException | None, float]] = []
         self.commits = 0
         self.is_doubtful = False  # a commit of unknown outcome may have made anything claimable
 
@@ -123,7 +126,7 @@ def _together(
 ) -> None:
     """Run the commands at `indexes` in one transaction; fills outcomes only if it commits."""
     outcomes: dict[int, Outcome[Any]] = {}
-    began = store.changes
+    began, started = store.changes, perf_counter()
     try:
         tx = store.begin()
     except Exception as error:
@@ -132,6 +135,8 @@ def _together(
         for index in indexes:
             request = requests[index]
             changes = store.changes
+            began_at = perf_counter()
+            refused: CallerError | None = None
             try:
                 reply = table[type(request)](tx, request, clock.now_ms())
                 outcomes[index] = Value(reply)
@@ -139,6 +144,9 @@ def _together(
                 if store.changes != changes:
                     raise  # a refusal after a write: only a rollback makes it true
                 outcomes[index] = Error(refusal)
+                refused = refusal
+            operation = "read" if store.changes == changes else "write"
+            result.timings.append((operation, refused, perf_counter() - began_at))
         tx.flush()
         if not store.in_transaction:
             raise StorageFailed("the transaction ended by itself")
@@ -152,6 +160,7 @@ def _together(
         if isinstance(mapped(error), StorageFull | Unavailable):
             raise _Broken from error
         raise _Unknown from error
+    result.timings.append(("transaction", None, perf_counter() - started))
     if store.changes != began:  # a commit that wrote nothing proves nothing
         store.complaint = ""
     for index, done in outcomes.items():
@@ -216,6 +225,7 @@ def _fail(
     command (faults B11); only what nobody expected comes with its traceback.
     """
     error = mapped(cause)
+    result.timings.append(("transaction", error, 0.0))
     if isinstance(error, StorageFailed):
         store.healthy = store.is_memory
     if isinstance(error, Internal):
@@ -236,6 +246,7 @@ def _answer_unknown(
     _log.error("a commit failed, its outcome is unknown: %s", reason, exc_info=cause)
     store.healthy = store.is_memory
     result.is_doubtful = True
+    result.timings.append(("transaction", OutcomeUnknown(reason), 0.0))
     for index in indexes:
         result.outcomes[index] = Error(
             OutcomeUnknown(

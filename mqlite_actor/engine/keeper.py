@@ -95,20 +95,24 @@ class Keeper:
             else:  # a reader holds the log; it grows until it lets go
                 await trio.sleep(limits.CHECKPOINT_PAUSE_SECONDS)
 
-    async def reclaim(self, now_ms: int) -> None:
+    async def reclaim(self) -> None:
         """Give free pages back, if there are many; an error is raised after it was counted."""
+        started = self._clock.monotonic()
         try:
             await self._reclaim()
-        except MqliteError as error:
-            self.reclaiming.failed(now_ms, error)
+        except Closed:
             raise
-        self.reclaiming.succeeded(now_ms)
+        except MqliteError as error:
+            seconds = self._clock.monotonic() - started
+            self.reclaiming.failed(self._clock.now_ms(), seconds, error)
+            raise
+        self.reclaiming.succeeded(self._clock.now_ms(), self._clock.monotonic() - started)
 
     async def _reclaim_forever(self) -> None:
         while True:
             await trio.sleep(limits.PRUNE_SECONDS)
             try:
-                await self.reclaim(self._clock.now_ms())
+                await self.reclaim()
             except Closed:
                 return
             except MqliteError as error:

@@ -21,6 +21,7 @@ from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Closed, MqliteError
 from mqlite_actor.engine import commands
+from mqlite_actor.engine.meters import Meter, error_code_of
 from mqlite_actor.semantics.sweep import Swept
 
 _log = logging.getLogger("mqlite.maintenance")
@@ -67,8 +68,8 @@ class Health:
     """How one pass is doing. `failures` is history; `consecutive_failures` says how it is now."""
 
     __slots__ = (
-        "consecutive_failures", "failures", "interrupted", "last_error", "last_failure_at_ms",
-        "last_success_at_ms", "recovered_at_ms", "runs",
+        "consecutive_failures", "duration", "failures", "interrupted", "last_error",
+        "last_failure_at_ms", "last_success_at_ms", "recovered_at_ms", "runs",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -80,22 +81,40 @@ class Health:
         self.last_failure_at_ms = 0
         self.recovered_at_ms = 0
         self.last_error = ""
+        self.duration = Meter()
 
-    def succeeded(self, now_ms: int) -> None:
+    @property
+    def word(self) -> str:
+        """How it is now: ok, failing, recovered (since the last failure), or unknown."""
+        if self.consecutive_failures:
+            return "failing"
+        if self.recovered_at_ms:
+            return "recovered"
+        return "ok" if self.runs else "unknown"
+
+    def succeeded(self, now_ms: int, seconds: float) -> None:
         """A pass ended well."""
         self.runs += 1
+        self.duration.add(seconds)
         if self.consecutive_failures:
             self.recovered_at_ms = now_ms
         self.consecutive_failures = 0
         self.last_success_at_ms = now_ms
 
-    def failed(self, now_ms: int, error: MqliteError) -> None:
+    def interrupt(self, seconds: float) -> None:
+        """A pass was stopped by the end of the engine."""
+        self.runs += 1
+        self.interrupted += 1
+        self.duration.add(seconds)
+
+    def failed(self, now_ms: int, seconds: float, error: MqliteError) -> None:
         """A pass ended with an error."""
         self.runs += 1
+        self.duration.add(seconds)
         self.failures += 1
         self.consecutive_failures += 1
         self.last_failure_at_ms = now_ms
-        self.last_error = error.code
+        self.last_error = error_code_of(error)
 
 
 class _Due:
@@ -177,18 +196,18 @@ class Sweeper:
 
     async def _sweep(self, each: Pass) -> None:
         health = self.health[each.task]
+        started = self._clock.monotonic()
         try:
             await self._slices(each)
         except trio.Cancelled:
-            health.runs += 1
-            health.interrupted += 1
+            health.interrupt(self._clock.monotonic() - started)
             raise
         except Closed:
             raise
         except MqliteError as error:
-            health.failed(self._clock.now_ms(), error)
+            health.failed(self._clock.now_ms(), self._clock.monotonic() - started, error)
             raise
-        health.succeeded(self._clock.now_ms())
+        health.succeeded(self._clock.now_ms(), self._clock.monotonic() - started)
 
     async def _slices(self, each: Pass) -> None:
         due = self._due[each.task]

@@ -20,8 +20,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="mqlite_broker", allow_abbrev=False)
     parser.add_argument("--addr")
     parser.add_argument("--insecure-allow-remote", action="store_true")
+    parser.add_argument("--metrics", action="store_true")
     given = parser.parse_args()
     flags: dict[str, str | bool] = {"insecure-allow-remote": given.insecure_allow_remote}
+    if given.metrics:
+        flags["metrics"] = True
     if given.addr is not None:
         flags["addr"] = given.addr
     try:

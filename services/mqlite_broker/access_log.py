@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from mqlite_actor.contract import wire
+from mqlite_actor.contract.calls import Call
 from mqlite_broker.logs import Field, access, line, shown
 
 READ: Final[dict[str, Callable[[Any], str | int]]] = {
@@ -59,13 +60,14 @@ def describe(request: object, reply: object) -> list[Field]:
 class Entry:
     """What one request's line will say; filled while the request is served."""
 
-    __slots__ = ("code", "name", "no_store", "reply", "request", "started")
+    __slots__ = ("call", "code", "name", "no_store", "reply", "request", "started")
 
     def __init__(self, name: str, started: float) -> None:
         self.name = name
         self.started = started
         self.request: object = None
         self.reply: object = None
+        self.call: Call | None = None
         self.code = ""
         self.no_store = False
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import msgspec
 import trio
@@ -33,15 +33,22 @@ from mqlite_actor.contract.errors import (
     Unavailable,
     Unimplemented,
 )
+from mqlite_actor.contract.keys import Right
+from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
 from mqlite_actor.engine.engine import Engine
-from mqlite_broker import pages
+from mqlite_broker import metrics, pages
 from mqlite_broker.access_log import Entry
 from mqlite_broker.auth import Access, Authenticator, check_origin
 from mqlite_broker.door_app import DoorApp, DoorResponse
 from mqlite_broker.settings import Settings
+from mqlite_broker.traffic import Traffic
+
+R = TypeVar("R")
 
 _log = logging.getLogger("mqlite.broker")
 _encode = msgspec.json.Encoder(order="deterministic").encode
+
+METRICS: Final = "/metrics"
 
 PATH_CHARACTERS: Final = 200
 """How much of an unknown path its 404 repeats."""
@@ -76,8 +83,12 @@ class BrokerApp(DoorApp):
         self.served = tuple(call for call in CALLS if call.request in engine.served)
         self._calls = {path: call for path, call in BY_PATH.items() if call in self.served}
         self._card = pages.card(
-            self.served, is_auth_on=self.authenticator.is_on, docs_url=settings.docs_url
+            self.served,
+            is_auth_on=self.authenticator.is_on,
+            has_metrics=settings.has_metrics,
+            docs_url=settings.docs_url,
         )
+        self.traffic = Traffic()
         self._pages: dict[str, tuple[bytes, str]] = {
             "/": (self._card, JSON),
             "/healthz": (pages.HEALTH, "text/plain; charset=utf-8"),
@@ -108,13 +119,21 @@ class BrokerApp(DoorApp):
             response = self._refused_body(entry, error)
         except trio.Cancelled:
             entry.code = Canceled.code
-            entry.write(Canceled.http_status, trio.current_time())
+            self._note(entry, Canceled.http_status)
             raise
         except Exception:  # noqa: BLE001  # logged, and the broker serves on (faults B96)
             _log.exception("a request failed unexpectedly: %s", entry.name)
             response = _failure(entry, 500, Internal.code, "internal error; the log has the cause")
-        entry.write(response.status_code, trio.current_time())
+        self._note(entry, response.status_code)
         return self._with_cors(response)
+
+    def _note(self, entry: Entry, status: int) -> None:
+        """Count and log a finished request."""
+        ended = trio.current_time()
+        call = entry.call or self._calls.get(PREFIX + entry.name)
+        if call is not None:
+            self.traffic.count(call.name, entry.code or "ok", status, ended - entry.started)
+        entry.write(status, ended)
 
     async def _serve(self, current: Request, path: str, entry: Entry) -> Response:
         if self._guards_origin:
@@ -125,17 +144,16 @@ class BrokerApp(DoorApp):
             body, content_type = page
             return _plain(body, HTTPStatus.OK, content_type)
         access = await self.authenticator.access(current.headers.getlist("Authorization"))
+        if path == METRICS and self.settings.has_metrics:
+            return await self._metrics(access)
         call = self._calls.get(path)
         if call is None:
             raise NotFound(f"no such path: {path[:PATH_CHARACTERS]}")
         return await self._call(call, access, current, entry)
 
     async def _call(self, call: Call, access: Access, current: Request, entry: Entry) -> Response:
-        try:
-            access.need(call.right)
-        except PermissionDenied:
-            self.authenticator.denied()
-            raise
+        entry.call = call
+        self._need(access, call.right)
         if current.method != "POST":
             raise Unimplemented("POST required")
         if call.needs_auth and not self.authenticator.is_on:
@@ -146,19 +164,41 @@ class BrokerApp(DoorApp):
         entry.no_store = call.no_store
         command = entry.request = decode_request(call, body)
         del body  # a large one must not live as long as a long poll
-        reply: wire.Response = await self.engine.call(command)
+        started = trio.current_time()
+        try:
+            reply: wire.Response = await self.engine.call(command)
+        finally:
+            self.traffic.took(call.name, trio.current_time() - started)
         entry.reply = reply
-        response = DoorResponse(_encode(self._finished(reply)) + b"\n", 200, content_type=JSON)
+        finished = self._finished(reply, access)
+        response = DoorResponse(_encode(finished) + b"\n", 200, content_type=JSON)
         if call.no_store:
             response.headers["Cache-Control"] = "no-store"
         if isinstance(command, wire.ReceiveRequest) and isinstance(reply, wire.MessagesResponse):
             response.undelivered = partial(self._hand_back, command, reply)
         return response
 
-    def _finished(self, reply: Any) -> Any:  # noqa: ANN401  # any response struct
-        """What only the broker knows of a reply."""
+    def _need(self, access: Access, right: Right) -> None:
+        try:
+            access.need(right)
+        except PermissionDenied:
+            self.authenticator.denied()
+            raise
+
+    async def _metrics(self, access: Access) -> Response:
+        self._need(access, Right.MONITOR)
+        seen = self._finished(await self.engine.call(ObserveRequest()), access)
+        return _plain(
+            metrics.text(seen), HTTPStatus.OK, metrics.CONTENT_TYPE, {"Cache-Control": "no-store"}
+        )
+
+    def _finished(self, reply: R, access: Access) -> R:
+        """A reply with what only the broker knows of it."""
         if isinstance(reply, wire.StatusResponse):
             return msgspec.structs.replace(reply, auth=self.authenticator.is_on)
+        if isinstance(reply, ObserveResponse):
+            http = self.traffic.shown(self.authenticator.counts.items())
+            return msgspec.structs.replace(reply, access=access.word, http=http)
         return reply
 
     async def _hand_back(

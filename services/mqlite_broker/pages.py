@@ -27,9 +27,10 @@ class Card(msgspec.Struct, frozen=True):
     docs: str
     endpoints: list[str]
     health: str
+    metrics: str | msgspec.UnsetType
 
 
-def card(calls: Iterable[Call], *, is_auth_on: bool, docs_url: str) -> bytes:
+def card(calls: Iterable[Call], *, is_auth_on: bool, has_metrics: bool, docs_url: str) -> bytes:
     """`GET /`: what this is and which calls it serves."""
     found = Card(
         name="mqlite",
@@ -40,5 +41,6 @@ def card(calls: Iterable[Call], *, is_auth_on: bool, docs_url: str) -> bytes:
         docs=docs_url,
         endpoints=[call.path for call in calls],
         health="/healthz",
+        metrics="/metrics" if has_metrics else msgspec.UNSET,
     )
     return msgspec.json.encode(found) + b"\n"

@@ -23,7 +23,7 @@ from mqlite_broker.auth import is_loopback
 
 VARIABLES: Final = (
     "MQLITE_ADDR", "MQLITE_DB", "MQLITE_SYNC", "MQLITE_MAX_MESSAGE_BYTES", "MQLITE_TOKENS",
-    "MQLITE_MONITOR_TOKENS",
+    "MQLITE_MONITOR_TOKENS", "MQLITE_METRICS",
     "MQLITE_DLQ_RETENTION", "MQLITE_DLQ_MAX_AGE", "MQLITE_DLQ_MAX_COUNT", "MQLITE_DLQ_MAX_BYTES",
     "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL",
 )  # fmt: skip
@@ -39,6 +39,10 @@ OTHERS: Final = (
 LEVELS: Final = ("debug", "info", "warn", "error")
 FORMATS: Final = ("text", "json")
 
+SWITCH_WORDS: Final = {
+    "": False, "off": False, "false": False, "0": False, "on": True, "true": True, "1": True,
+}  # fmt: skip
+
 TOKEN_PREFIX: Final = "mqk_"  # the public beginning of every token, not a secret
 
 
@@ -53,6 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tokens: tuple[str, ...] | None
     is_token_generated: bool
     monitor_tokens: tuple[str, ...]
+    has_metrics: bool
     cors: str  # the allowed origin, "*" for any, "" for none
     log_level: str
     log_format: str
@@ -97,6 +102,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         message_bytes_max=_size(environ, "MQLITE_MAX_MESSAGE_BYTES", warnings),
         tokens=tokens,
         is_token_generated=is_generated,
+        has_metrics=_metrics(flags, environ, is_auth_on=tokens is not None),
         monitor_tokens=_monitor_tokens(_get(environ, "MQLITE_MONITOR_TOKENS"), tokens),
         cors=_cors(_get(environ, "MQLITE_CORS"), is_auth_on=tokens is not None),
         log_level=_word(environ, "MQLITE_LOG_LEVEL", LEVELS, "info"),
@@ -174,6 +180,18 @@ def _monitor_tokens(text: str, tokens: tuple[str, ...] | None) -> tuple[str, ...
                 f"MQLITE_MONITOR_TOKENS: entry {number} is an administrator token too; use another"
             )
     return found
+
+
+def _metrics(
+    flags: Mapping[str, str | bool], environ: Mapping[str, str], *, is_auth_on: bool
+) -> bool:
+    word = _get(environ, "MQLITE_METRICS").lower()
+    if word not in SWITCH_WORDS:
+        raise InvalidArgument(f"MQLITE_METRICS={word!r} is unknown; use on or off")
+    is_on = bool(flags["metrics"]) if "metrics" in flags else SWITCH_WORDS[word]
+    if is_on and not is_auth_on:
+        raise InvalidArgument("metrics need authentication; set MQLITE_TOKENS or switch them off")
+    return is_on
 
 
 def _cors(text: str, *, is_auth_on: bool) -> str:

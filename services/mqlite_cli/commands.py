@@ -47,6 +47,7 @@ COMMANDS: tuple[Command, ...] = (
         flags=(
             _text("addr", "HOST:PORT", "where to listen (default :6754, or MQLITE_ADDR)"),
             _switch("insecure-allow-remote", "serve without authentication beyond this machine"),
+            _switch("metrics", "serve /metrics for Prometheus"),
         ),
         summary="Serve a store as an HTTP broker",
         handler="mqlite_cli.launch:serve",

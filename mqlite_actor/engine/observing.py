@@ -1,0 +1,155 @@
+"""One snapshot of everything that is counted, for Observe.
+
+Called by `Engine.call`; the broker completes it with what its door counts. A snapshot whose queue
+rows could not be read says so, with null instead of zeros, and still shows the counters of this
+process (spec/wire.md 2.19).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from mqlite_actor.clock import Clock
+from mqlite_actor.contract.errors import MqliteError
+from mqlite_actor.contract.observe import (
+    MESSAGE_EVENTS,
+    Collection,
+    FilterFailures,
+    HttpInfo,
+    MaintenanceInfo,
+    MessageEvents,
+    ObserveResponse,
+    QueueDepth,
+    RuntimeInfo,
+    StorageInfo,
+    StoragePool,
+)
+from mqlite_actor.contract.words import Kind
+from mqlite_actor.engine import commands
+from mqlite_actor.engine.actor import Actor
+from mqlite_actor.engine.meters import error_code_of
+from mqlite_actor.engine.sweeper import Health
+from mqlite_actor.storage.schema import WIRE_SCHEMA_VERSION
+from mqlite_actor.storage.sqlite import SqliteStore
+from mqlite_actor.version import __version__
+
+Submit = Callable[[Any], Awaitable[Any]]
+
+NO_HTTP: Final = HttpInfo(
+    state="not_applicable", requests=[], authentication=[], handler_latency=[]
+)
+
+
+class Observer:
+    """Takes snapshots of one engine."""
+
+    __slots__ = (
+        "_actor", "_clock", "_health", "_last_success_at_ms", "_store", "_submit",
+        "started_at_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        store: SqliteStore,
+        actor: Actor,
+        submit: Submit,
+        clock: Clock,
+        health: dict[str, Health],
+    ) -> None:
+        self._store = store
+        self._actor = actor
+        self._submit = submit
+        self._clock = clock
+        self._health = health  # in the contract's order
+        self._last_success_at_ms = 0
+        self.started_at_ms = clock.now_ms()
+
+    async def snapshot(self) -> ObserveResponse:
+        """Never raises for a store that cannot be read: that is what it shows."""
+        started = self._clock.monotonic()
+        rows: list[QueueDepth] | None = None
+        error_code = ""
+        try:
+            rows = await self._submit(commands.Collect())
+            self._last_success_at_ms = self._clock.now_ms()
+        except MqliteError as error:
+            error_code = error_code_of(error)
+        seconds = self._clock.monotonic() - started
+        kinds = [row.kind for row in rows or ()]
+        return ObserveResponse(
+            sampled_at_ms=self._clock.now_ms(),
+            started_at_ms=self.started_at_ms,
+            backend="memory" if self._store.is_memory else "local",
+            runtime=self._runtime(seconds, is_available=rows is not None),
+            collection=Collection(
+                state="unavailable" if rows is None else "available",
+                last_success_at_ms=self._last_success_at_ms,
+                duration_seconds=seconds,
+                error_code=error_code,
+            ),
+            queue_count=kinds.count(Kind.QUEUE),
+            subscription_count=kinds.count(Kind.SUBSCRIPTION),
+            queues=rows,
+            messages=self._events(rows or []),
+            storage=StorageInfo(operations=self._actor.storage_meter.shown(), pool=_POOL),
+            maintenance=[self._maintenance(task) for task in self._health],
+            filters=self._filters(),
+            version=__version__,
+            access="embedded",
+            http=NO_HTTP,
+        )
+
+    def _runtime(self, ping_seconds: float, *, is_available: bool) -> RuntimeInfo:
+        try:
+            size, has_size = self._store.size_bytes(), not self._store.is_memory
+        except OSError:
+            size, has_size = 0, False
+        return RuntimeInfo(
+            schema_version=WIRE_SCHEMA_VERSION,
+            ping_seconds=ping_seconds if is_available else 0.0,
+            read_available=is_available,
+            db_size_bytes=size,
+            db_size_available=has_size,
+        )
+
+    def _events(self, rows: list[QueueDepth]) -> list[MessageEvents]:
+        counted = self._actor.events
+        names = {row.queue for row in rows} | {queue for queue, _ in counted}
+        return [
+            MessageEvents(queue=queue, event=event, count=counted.get((queue, event), 0))
+            for queue in sorted(names)
+            for event in sorted(MESSAGE_EVENTS)
+        ]
+
+    def _filters(self) -> list[FilterFailures]:
+        failures = self._actor.filter_failures
+        return [
+            FilterFailures(
+                stage=stage, count=sum(n for (_, s), n in failures.items() if s == stage)
+            )
+            for stage in ("compile", "evaluate")
+        ]
+
+    def _maintenance(self, task: str) -> MaintenanceInfo:
+        health = self._health[task]
+        return MaintenanceInfo(
+            enabled=task != "reclaim" or not self._store.is_memory,
+            task=task,
+            runs=health.runs,
+            interrupted=health.interrupted,
+            failures=health.failures,
+            last_success_at_ms=health.last_success_at_ms,
+            duration=health.duration.shown(),
+            last_failure_at_ms=health.last_failure_at_ms,
+            last_error_code=health.last_error,
+            consecutive_failures=health.consecutive_failures,
+            recovered_at_ms=health.recovered_at_ms,
+            health=health.word,
+        )
+
+
+_POOL: Final = StoragePool(
+    max_open=1, open=1, in_use=0, idle=1, wait_count=0, wait_duration_seconds=0.0
+)
+"""One writer, one connection: nobody waits for another."""

@@ -1,0 +1,36 @@
+"""The depth of every queue, from the kept counts: what Observe and the metrics show.
+
+Called as a command of the engine. One transaction, so the rows belong together.
+"""
+
+from __future__ import annotations
+
+from mqlite_actor.contract.observe import QueueDepth
+from mqlite_actor.storage import counts, queues
+from mqlite_actor.storage.database import Transaction
+
+
+def collect(tx: Transaction, now_ms: int) -> list[QueueDepth]:
+    """A row per queue, by name."""
+    found = queues.list_all(tx)
+    kept = tx.run([counts.read(queue.id) for queue in found])
+    oldest = tx.run([counts.oldest(queue.id) for queue in found])
+    rows: list[QueueDepth] = []
+    for queue, kept_row, oldest_row in zip(found, kept, oldest, strict=True):
+        active, locked, scheduled, deferred, dead, _ = counts.six(kept_row[0])
+        enqueued_at = oldest_row[0][0]
+        rows.append(
+            QueueDepth(
+                queue=queue.name,
+                active=active,
+                locked=locked,
+                deferred=deferred,
+                scheduled=scheduled,
+                dead_lettered=dead,
+                total=active + locked + deferred + scheduled + dead,
+                oldest_message_age_ms=0 if enqueued_at is None else max(0, now_ms - enqueued_at),
+                kind=queue.kind,
+                unexpected=0,  # the table's CHECK admits no other state
+            )
+        )
+    return rows
