@@ -23,7 +23,10 @@ from msgspec import inspect
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.calls import Call
 from mqlite_actor.contract.errors import QUOTED_CHARACTERS, InvalidArgument, quoted
-from mqlite_actor.contract.wire import Request
+from mqlite_actor.contract.wire import DeleteQueueRequest, Request
+
+ALIASES: dict[type, dict[str, str]] = {DeleteQueueRequest: {"queue": "name"}}
+"""Other names that a field of one request goes by (decision 2)."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -141,6 +144,8 @@ def _shape_struct(
     shaped: dict[str, Any] = {}
     for key, item in value.items():
         name = key if key in fields else folded.get(key.lower())
+        if name is None:
+            name = ALIASES.get(kind.cls, {}).get(key.lower())
         if name is None:
             raise InvalidArgument(
                 f"unknown field {quoted(_join(path, key))}{_did_you_mean(key, fields)}"

@@ -140,13 +140,14 @@ class Engine:
     ) -> T:
         """Run a plain function in the storage thread inside one transaction; its result.
 
-        Commits when it returns, rolls back when it raises. Cancelled while it waits, it did not and
-        will not run; once begun it ends, and its result is returned.
+        Commits when it returns, rolls back when it raises. Cancelled while it waits, it did not
+        run; cancelled while it runs, it ends and is rolled back.
         """
         hold = await self.hold(seconds)
         is_commit = False
         try:
             result: T = await hold.run(function)
+            await trio.lowlevel.checkpoint_if_cancelled()
             is_commit = True
         finally:
             await hold.end(is_commit=is_commit)
@@ -197,12 +198,14 @@ class Engine:
 
     async def run_maintenance_once(self) -> None:
         """Run every pass once, on the engine's clock, in the contract's order."""
+        outbox.check_outside()
         await self._sweeper.run_once()
         if not self._store.is_memory:
             await self._keeper.reclaim()
 
     async def compact(self, *, is_full: bool = False) -> None:
         """Shrink the file: by its free pages in slices, or (full) by writing it anew at once."""
+        outbox.check_outside()
         await self._chores.compact(is_full=is_full)
 
     def statistics(self) -> dict[str, Any]:

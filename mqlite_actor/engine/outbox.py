@@ -10,6 +10,7 @@ alone: that is noticed after each one, and the rest is refused.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
@@ -22,27 +23,30 @@ from mqlite_actor.contract.errors import (
     InvalidArgument,
     MqliteError,
     OutcomeUnknown,
+    SchemaVersionMismatch,
     StorageFailed,
     TxTimeout,
 )
+from mqlite_actor.engine import admission
 from mqlite_actor.engine.group import GroupResult
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.storage.database import Row, Value
-from mqlite_actor.storage.sqlite import SqliteStore, mapped
+from mqlite_actor.storage.sqlite import SqliteStore, is_constraint, mapped
 
 T = TypeVar("T")
 
-inside: ContextVar[bool] = ContextVar("mqlite_inside_tx", default=False)
-"""Set in the task that holds a transaction, and inherited by its children: an engine call from
-there would wait for itself."""
+_log = logging.getLogger("mqlite.engine")
+
+inside: ContextVar[Hold | None] = ContextVar("mqlite_inside_tx", default=None)
+"""The transaction that this task holds, inherited by its children: while it is open, an engine call
+from there would wait for itself."""
 
 
 class UserTransaction:
     """An open transaction, for the storage thread. Ends with `commit` or `roll_back`."""
 
     __slots__ = (
-        "_clock", "_ends_at", "_is_broken", "_now_ms", "_store", "_table", "_tx", "is_over",
-        "result",
+        "_clock", "_ends_at", "_now_ms", "_reason", "_store", "_table", "_tx", "is_over", "result",
     )  # fmt: skip
 
     def __init__(
@@ -55,14 +59,16 @@ class UserTransaction:
         self._store = store
         self._table = table
         self._clock = clock
-        self._ends_at = clock.monotonic() + seconds
-        self._is_broken = False
-        self.is_over = False  # set by whoever rolls it back from outside
+        self._reason = ""  # why nothing more can be done with it
+        self.is_over = False
         self.result = GroupResult(0)
         try:
+            if not store.healthy:
+                store.reopen()
             self._tx = store.begin()
         except Exception as error:
             raise mapped(error) from error
+        self._ends_at = clock.monotonic() + seconds
         self._now_ms = clock.now_ms()
 
     def execute(self, sql: str, arguments: Sequence[Value] = ()) -> list[Row]:
@@ -73,12 +79,14 @@ class UserTransaction:
     def call(self, request: Any) -> Any:  # noqa: ANN401  # the table pairs the types
         """Run a verb of the queue inside this transaction."""
         self._check()
+        admission.check_texts(request)
         return self._guarded(lambda: self._table[type(request)](self._tx, request, self._now_ms))
 
     def commit(self) -> None:
         """Make everything true, and `result` what is to be published.
 
-        OutcomeUnknown if nobody can tell.
+        InvalidArgument for a deferred constraint of the caller's; OutcomeUnknown if nobody can
+        tell.
         """
         self._check()
         self._guarded(self._tx.flush)
@@ -87,42 +95,64 @@ class UserTransaction:
             self._store.commit()
         except Exception as error:
             self.roll_back()
-            failure = mapped(error)
-            if isinstance(failure, StorageFailed):
-                self._store.healthy = self._store.is_memory
-                raise OutcomeUnknown(f"the commit failed: {failure.message}") from error
-            raise failure from error
-        self.is_over = True
+            raise self._commit_failure(error) from error
+        self.is_over, self._reason = True, "it was committed"
         self.result.publish(self._tx)
 
     def roll_back(self) -> None:
-        """Make nothing of it true; harmless when it is over."""
-        if not self.is_over:
-            self.is_over = True
+        """Make nothing of it true; harmless when it is over. Never raises."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self._reason = self._reason or ("it took too long" if self._is_late() else "it was left")
+        try:
             self._store.rollback()
+        except Exception:  # noqa: BLE001  # whatever it was: the connection is of no use any more
+            _log.exception("rollback failed; the database will be opened again")
+            self._store.healthy = self._store.is_memory
+
+    def _commit_failure(self, error: Exception) -> MqliteError:
+        if is_constraint(error):
+            return InvalidArgument(f"your rows break a constraint at the commit: {error}")
+        failure = mapped(error)
+        if not isinstance(failure, StorageFailed):
+            return failure
+        self._store.healthy = self._store.is_memory
+        self.result.is_doubtful = True
+        _log.error("a commit failed, its outcome is unknown: %s", failure.message, exc_info=error)
+        return OutcomeUnknown(
+            f"the commit failed ({failure.message}) and may or may not be on disk"
+        )
 
     def _is_late(self) -> bool:
         return self._clock.monotonic() > self._ends_at
 
     def _check(self) -> None:
-        if self.is_over or self._is_late():
-            raise TxTimeout("the transaction is over: it took too long and was rolled back")
-        if self._is_broken:
-            raise StorageFailed(
-                "the transaction was rolled back by a failure before; nothing holds"
-            )
+        if self.is_over:
+            raise TxTimeout(f"the transaction is over: {self._reason}")
+        if self._is_late():
+            raise TxTimeout("the transaction took too long and will be rolled back")
+        if self._reason:
+            raise StorageFailed(f"the transaction cannot go on: {self._reason}")
 
     def _guarded(self, step: Callable[[], T]) -> T:
         try:
             return step()
+        except SchemaVersionMismatch as error:
+            self._reason = error.message
+            raise InvalidArgument(f"refused inside tx(): {error.message}") from error
         except MqliteError:
             raise
         except Exception as error:
-            self._is_broken = True
-            raise mapped(error) from error
+            failure = mapped(error)
+            self._reason = failure.message
+            if isinstance(failure, StorageFailed):
+                self._store.healthy = self._store.is_memory
+            _log.error("a step of a transaction failed: %s", failure.message, exc_info=error)
+            raise failure from error
         finally:
             if not self._store.in_transaction:
-                self._is_broken = True
+                self._reason = self._reason or "SQLite rolled it back"
 
 
 class Hold:
@@ -142,6 +172,11 @@ class Hold:
         self._transaction: UserTransaction | None = None
         self.seconds = seconds
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it still holds the writer."""
+        return not self._ended.is_set()
+
     # -- for the actor -----------------------------------------------------------------------------
 
     async def lend(self, answer: Callable[[outcome.Outcome[Any]], None]) -> GroupResult:
@@ -157,6 +192,7 @@ class Hold:
         assert self._transaction is not None
         if not self._ended.is_set():  # the statement that may be running stops by its own clock
             await self._in_thread(self._transaction.roll_back)
+            self._ended.set()
         return self._transaction.result
 
     # -- for the holder ----------------------------------------------------------------------------
@@ -173,7 +209,7 @@ class Hold:
     async def run(self, function: Callable[[UserTransaction], T]) -> T:
         """Run a plain function on the transaction in the storage thread."""
         assert self._transaction is not None
-        token = inside.set(True)
+        token = inside.set(self)
         try:
             with trio.CancelScope(shield=True):
                 return cast("T", await self._in_thread(function, self._transaction))
@@ -202,7 +238,8 @@ class Hold:
 
 def check_outside() -> None:
     """Refuse an engine call from the task that holds the writer, or its children."""
-    if inside.get():
+    hold = inside.get()
+    if hold is not None and hold.is_open:
         raise InvalidArgument(
             "an engine call inside tx() would wait for itself; use the transaction's own methods"
         )

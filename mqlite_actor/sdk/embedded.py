@@ -45,7 +45,7 @@ class Embedded(Handle):
         raised. Prefer `run_tx` where no awaiting is needed between the statements.
         """
         hold = await self.engine.hold(seconds)
-        token = inside.set(True)
+        token = inside.set(hold)
         is_commit = False
         try:
             yield Tx(hold)
@@ -61,7 +61,7 @@ class Embedded(Handle):
         """Run a plain function inside a transaction in the storage thread; its result.
 
         Commits when it returns, rolls back when it raises. Cancelled while it waits, it did not
-        run; once begun it ends and its result is returned.
+        run; cancelled while it runs, it ends and is rolled back.
         """
         return await self.engine.run_tx(lambda each: function(SyncTx(each)), seconds)
 

@@ -25,6 +25,10 @@ WIRE_SCHEMA_VERSION: Final = "5"
 _ORIGINAL_TOKEN: Final = "5"
 
 
+class ForeignKeyToUs(SchemaVersionMismatch):
+    """A table of an application is tied to a table of ours."""
+
+
 class Migration(NamedTuple):
     """How a file of one format becomes one of the next."""
 
@@ -74,7 +78,9 @@ def inspect(path: str, *, may_roll_back: bool = False) -> bool:
     try:
         connection = apsw.Connection(path) if may_roll_back else _look(path)
         try:
-            return _is_ours(connection, path)
+            is_ours = _is_ours(connection, path)
+            check_foreign_keys(connection)
+            return is_ours
         finally:
             connection.close()
     except apsw.NotADBError as error:
@@ -118,6 +124,24 @@ def establish(connection: apsw.Connection) -> None:
             raise SchemaVersionMismatch(f"the file has schema {token!r}, not {FORMAT!r}")
         rename = ("UPDATE meta SET value = ? WHERE key = 'schema_version'", (step.after,))
         _in_one_transaction(connection, step.statements, (rename,))
+
+
+def check_foreign_keys(connection: apsw.Connection) -> None:
+    """ForeignKeyToUs if a table of somebody's refers to one of ours.
+
+    Such a key would let the engine's deletions fail, or delete rows of others, and would run their
+    triggers.
+    """
+    names = ", ".join(f"'{name}'" for name in layout())
+    found = connection.execute(
+        'SELECT t.name, f."table" FROM sqlite_schema AS t, pragma_foreign_key_list(t.name) AS f'
+        f" WHERE t.type = 'table' AND lower(f.\"table\") IN ({names}) LIMIT 1"
+    ).fetchall()
+    if found:
+        raise ForeignKeyToUs(
+            f"table {found[0][0]!r} has a foreign key to {found[0][1]!r}, which is the engine's;"
+            " keep the sequence number in a plain column"
+        )
 
 
 def _in_one_transaction(

@@ -56,6 +56,11 @@ def mapped(error: Exception) -> MqliteError:
     return Internal(f"unexpected {type(error).__name__}; the log has the cause")
 
 
+def is_constraint(error: Exception) -> bool:
+    """Whether a commit failed for a deferred constraint: the caller's rows, since ours have none."""
+    return isinstance(error, apsw.ConstraintError)
+
+
 class SqliteStore:
     """An open local store. Made by `open_store`; `close` releases the file.
 

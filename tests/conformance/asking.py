@@ -172,3 +172,40 @@ async def refusal(handle: Callee, request: wire.Request[R]) -> str:
     except MqliteError as error:
         return error.code
     return "ok"
+
+
+async def subscribe(handle: Callee, topic: str, name: str, expr: str = "") -> None:
+    """Route a topic into a subscription."""
+    request = wire.SubscribeRequest(topic=topic, name=name, filter=wire.Filter(expr=expr))
+    await handle.call(request)
+
+
+async def subscriptions(handle: Callee, topic: str) -> list[wire.SubscriptionInfo]:
+    """The rows of ListSubscriptions that name this topic."""
+    listed = (await handle.call(wire.ListSubscriptionsRequest())).subscriptions
+    return [each for each in listed if each.topic == topic]
+
+
+async def kill(handle: Callee, queue: str, number: int = 1, *, reason: str = "") -> list[int]:
+    """Send that many messages, numbered in their bodies, and reject them; their numbers."""
+    batch = [Message(body=str(index).encode()) for index in range(number)]
+    numbers = await send(handle, queue, *batch)
+    for message in await take(handle, queue, number):
+        await reject(handle, queue, message, reason=reason)
+    return numbers
+
+
+async def redrive(
+    handle: Callee, queue: str, target: str = "", *, most: int = 0, older_than_ms: int = 0
+) -> int:
+    request = wire.RedriveRequest(queue=queue, target=target, max=most, older_than_ms=older_than_ms)
+    return (await handle.call(request)).moved
+
+
+async def purge(handle: Callee, queue: str, *, most: int = 0, older_than_ms: int = 0) -> int:
+    request = wire.PurgeRequest(queue=queue, max=most, older_than_ms=older_than_ms)
+    return (await handle.call(request)).purged
+
+
+async def delete(handle: Callee, queue: str, generation: str) -> None:
+    await handle.call(wire.DeleteQueueRequest(name=queue, generation=generation))

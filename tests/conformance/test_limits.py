@@ -60,7 +60,7 @@ async def fill(handle: Handle, queue: str, number: int) -> list[int]:
     return [await asking.send_one(handle, queue, FITS) for _ in range(number)]
 
 
-@pytest.mark.promise("E50", "W98")
+@pytest.mark.promise("E50", "E132", "W98")
 async def test_a_page_stops_after_the_message_that_fills_it(handle: Handle, queue: str) -> None:
     numbers = await fill(handle, queue, PAGE + 2)
     assert [m.seq_number for m in await asking.look(handle, queue)] == numbers[:PAGE]

@@ -54,7 +54,7 @@ async def test_a_negative_wait_is_no_wait(handle: Handle, queue: str) -> None:
         assert (await handle.call(poll(queue, wait_ms=-5))).messages == []
 
 
-@pytest.mark.promise("E47", "E67")
+@pytest.mark.promise("E47", "E67", "W95")
 @pytest.mark.parametrize(("asked_ms", "waits_s"), [(700, 0.7), (20_001, 20), (2**62, 20)])
 async def test_a_wait_is_cut_at_twenty_seconds(
     engine: Engine, mock_clock: MockClock, asked_ms: int, waits_s: float

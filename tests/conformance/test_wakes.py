@@ -82,6 +82,18 @@ async def test_a_due_schedule_wakes_a_waiting_receive(engine: Engine, clock: Man
     assert message.seq_number == seq
 
 
+@pytest.mark.promise("E68")
+@pytest.mark.parametrize("target", ["q", "other"])
+async def test_a_redrive_wakes_who_waits_at_its_target(engine: Engine, target: str) -> None:
+    for name in ("q", "other"):
+        await asking.make(engine, name)
+    await asking.kill(engine, "q")
+    async with polling(engine, poll(target)) as one:
+        assert await asking.redrive(engine, "q", target) == 1
+        (message,) = await one.answer()
+    assert message.body == b"0"
+
+
 async def _complete(scene: Scene) -> None:
     await asking.complete(scene.engine, "q", scene.head)
 

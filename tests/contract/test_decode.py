@@ -283,3 +283,13 @@ def test_a_body_is_padded_standard_base64_or_a_list_of_bytes(
 def test_a_bomb_is_refused(bomb: bytes) -> None:
     with pytest.raises(InvalidArgument):
         decode_request(STATS, bomb)
+
+
+@pytest.mark.parametrize(
+    "body", ['{"name":"q","generation":"g"}', '{"queue":"q","generation":"g"}']
+)
+def test_delete_queue_alone_takes_queue_for_name(body: str) -> None:
+    call = BY_REQUEST[wire.DeleteQueueRequest]
+    assert decode_request(call, body.encode()) == wire.DeleteQueueRequest("q", "g")
+    with pytest.raises(InvalidArgument, match="queue"):
+        decode_request(BY_REQUEST[wire.CreateQueueRequest], b'{"queue":"q"}')

@@ -93,7 +93,7 @@ def test_the_three_owners_of_an_error_are_told_apart() -> None:
             for owner in (errors.CallerError, errors.WorldError, errors.Closed, errors.OpenError)
             if issubclass(cls, owner)
         ]
-        alone = {MqliteError, errors.Canceled, errors.Unsupported}
+        alone = {MqliteError, errors.Canceled, errors.Unsupported, errors.TxTimeout}
         assert len(owners) == (0 if cls in alone else 1), cls
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import trio
 import trio.testing
 
+from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import MqliteError
 from mqlite_actor.engine.engine import Engine
@@ -22,6 +23,10 @@ from mqlite_actor.semantics.operations import Operation
 
 PATIENCE = 15.0
 """Seconds until a test gives up; none of them comes near unless something is wrong."""
+
+
+STEP = 0.05
+"""Seconds of one step of `pass_time`: finer than every period, coarser than the pause of a pass."""
 
 
 class Hold(wire.Request[wire.EmptyResponse], frozen=True):
@@ -109,6 +114,24 @@ async def until(condition: Callable[[], object]) -> None:
 async def parked(engine: Engine, queue: str, number: int) -> None:
     """Return when so many receives wait in this queue."""
     await until(lambda: engine.statistics()["waiters"].get(queue, 0) == number)
+
+
+async def pass_time(
+    engine: Engine, clock: ManualClock, mock_clock: trio.testing.MockClock, seconds: float
+) -> None:
+    """Let time pass on both clocks in steps, and whatever falls due run to its end."""
+    for _ in range(round(seconds / STEP)):
+        clock.advance(round(STEP * 1000))
+        mock_clock.jump(STEP)
+        await settled()
+        while is_busy(engine):
+            await settled()
+
+
+def is_busy(engine: Engine) -> bool:
+    """Whether commands wait or run."""
+    waiting: int = engine.statistics()["mailbox_commands"]
+    return bool(waiting or engine._actor._thread.borrowed_tokens)
 
 
 class Call:

@@ -2,8 +2,8 @@
 
 The judge of tests/model/test_model.py. It answers the same requests as the engine and must agree
 with every answer. It is written from the specification: who may be claimed is decided by looking
-at all messages each time. Only two things it learns from the engine: the tokens that a claim gave
-out, and that an expired message was cleared away before the pass.
+at all messages each time. Three things it learns from the engine: the tokens that a claim gave out,
+the generations of queues, and that an expired message was cleared away before the pass.
 """
 
 from __future__ import annotations
@@ -13,46 +13,22 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mqlite_actor.contract import errors, wire
-from mqlite_actor.contract.wire import Message, QueueConfig
+from mqlite_actor.contract.wire import Message
+from tests.model.names import Names
+from tests.model.rows import Receipt, Row, altered, delivered, receipt_of
 
 RECEIPT_MS: Final = 1_800_000
 ATTEMPT_MS: Final = 300_000
 LIVE: Final = ("active", "locked", "scheduled", "deferred")
 HOLDING: Final = ("locked", "scheduled", "deferred")
 
-Receipt = tuple[str, int, str, str, tuple[object, ...]]
-"""Queue, number, token, verb, arguments."""
-
 
 @dataclass
-class Row:
-    """One stored message. `shown` is what Peek shows of it."""
-
-    queue: str
-    shown: Message
-    token: str = ""
-
-    def is_over(self, now: int) -> bool:
-        return 0 < self.shown.expires_at_ms <= now
-
-    def becomes(self, state: str, **changes: Any) -> None:  # noqa: ANN401 - fields of a message
-        """A new state; only a locked message has a lease."""
-        lease = {} if state == "locked" else {"locked_until_ms": 0}
-        if state != "locked":
-            self.token = ""
-        self.shown = wire_replace(self.shown, state=state, **lease, **changes)
-
-
-def wire_replace(message: Message, **changes: Any) -> Message:  # noqa: ANN401 - fields of a message
-    fields = {name: getattr(message, name) for name in message.__struct_fields__}
-    return Message(**{**fields, **changes})
-
-
-@dataclass
-class Model:
+class Model(Names):
     """All queues of one store."""
 
-    queues: dict[str, QueueConfig] = field(default_factory=dict)
+    generations: dict[str, str] = field(default_factory=dict)
+    tombs: set[tuple[str, str]] = field(default_factory=set)
     rows: dict[int, Row] = field(default_factory=dict)
     last_seq: int = 0
     keys: dict[tuple[str, str], tuple[bytes, int, int]] = field(default_factory=dict)
@@ -63,65 +39,79 @@ class Model:
         """The response, or the contract's error raised. `tokens`: what the engine gave out."""
         return ANSWERS[type(request)](self, request, now, tokens)
 
-    def queue(self, name: str) -> QueueConfig:
-        if name not in self.queues:
-            raise errors.QueueNotFound(name)
-        return self.queues[name]
-
     def of(self, queue: str) -> list[Row]:
         """Rows of a queue by number."""
         return [row for _, row in sorted(self.rows.items()) if row.queue == queue]
 
-    # -- sending -----------------------------------------------------------------------------------
+    # -- queues ------------------------------------------------------------------------------------
 
-    def create(self, request: wire.CreateQueueRequest, *_: object) -> wire.Response:
-        self.queues[request.name] = request.config
-        return wire.EmptyResponse()
+    def delete(self, request: wire.DeleteQueueRequest, *_: object) -> wire.Response:
+        name, known = request.name, self.queues.get(request.name)
+        if name in self.topics.values() or (known and known.kind == "subscription"):
+            raise errors.NameConflict(name)
+        if self.generations.get(name) != request.generation:
+            if (name, request.generation) in self.tombs:
+                return wire.OkResponse()
+            raise errors.GenerationConflict(name) if known else errors.QueueNotFound(name)
+        if self.of(name):
+            raise errors.QueueNotEmpty(name)
+        del self.queues[name], self.generations[name]
+        self.tombs.add((name, request.generation))
+        self.keys = {key: kept for key, kept in self.keys.items() if key[0] != name}
+        self.attempts = {key: kept for key, kept in self.attempts.items() if key[0] != name}
+        self.receipts = {key: kept for key, kept in self.receipts.items() if key[0] != name}
+        return wire.OkResponse()
+
+    # -- sending -----------------------------------------------------------------------------------
 
     def send(self, request: wire.SendRequest, now: int, _: object) -> wire.Response:
         at = request.scheduled_enqueue_time_ms
         if at and at <= now:
             raise errors.InvalidArgument("past")
-        config = self.queue(request.queue)
-        if config.ordering_mode == "group_fifo" and not all(m.group_id for m in request.messages):
+        targets = self.targets(request.queue)
+        is_grouped = any(self.queues[name].ordering_mode == "group_fifo" for name in targets)
+        if is_grouped and not all(message.group_id for message in request.messages):
             raise errors.GroupRequired("group")
-        if len(request.messages) == 1 and self._slot(request, request.messages[0], now) == 0:
+        first = [self._known(name, request.messages[0], now) for name in targets]
+        if len(request.messages) == 1 and all(known == 0 for known in first):
             raise errors.DedupConflict("conflict")
-        slots: list[int] = []
+        slots = []
         for message in request.messages:
-            known = self._slot(request, message, now)
-            slots.append(self._store(request, message, now) if known is None else known)
+            slot = 0
+            for name in targets:
+                known = self._known(name, message, now)
+                number = self._store(name, request, message, now) if known is None else known
+                slot = number or slot
+            slots.append(slot)
         return wire.SendResponse(seq_numbers=slots)
 
-    def _slot(self, request: wire.SendRequest, message: Message, now: int) -> int | None:
+    def _known(self, queue: str, message: Message, now: int) -> int | None:
         """0 for a conflict, the first number for a duplicate, None for a message to store."""
-        window = self.queues[request.queue].dedup_window_ms
-        known = self.keys.get((request.queue, message.message_id or repr(message.body)))
+        window = self.queues[queue].dedup_window_ms
+        known = self.keys.get((queue, message.message_id or repr(message.body)))
         if window <= 0 or known is None or known[2] <= now - window:
             return None
         return known[1] if known[0] == message.body else 0
 
-    def _store(self, request: wire.SendRequest, message: Message, now: int) -> int:
+    def _store(self, queue: str, request: wire.SendRequest, message: Message, now: int) -> int:
         at = request.scheduled_enqueue_time_ms
-        config = self.queues[request.queue]
+        config = self.queues[queue]
         ttl = max(message.ttl_ms or request.ttl_ms, 0)
         if config.default_ttl_ms:
             ttl = min(ttl, config.default_ttl_ms) if ttl else config.default_ttl_ms
         self.last_seq += 1
-        self.rows[self.last_seq] = Row(
-            request.queue,
-            wire_replace(
-                message,
-                seq_number=self.last_seq,
-                enqueued_at_ms=now,
-                visible_at_ms=at or now,
-                expires_at_ms=(at or now) + ttl if ttl else 0,
-                state="scheduled" if at else "active",
-                ttl_ms=0,
-            ),
+        shown = altered(
+            message,
+            seq_number=self.last_seq,
+            enqueued_at_ms=now,
+            visible_at_ms=at or now,
+            expires_at_ms=(at or now) + ttl if ttl else 0,
+            state="scheduled" if at else "active",
+            ttl_ms=0,
         )
+        self.rows[self.last_seq] = Row(queue, shown)
         if config.dedup_window_ms > 0:
-            key = (request.queue, message.message_id or repr(message.body))
+            key = (queue, message.message_id or repr(message.body))
             self.keys[key] = (message.body, self.last_seq, now)
         return self.last_seq
 
@@ -153,7 +143,7 @@ class Model:
             if request.receive_mode == 1:
                 del self.rows[row.shown.seq_number]
                 count = row.shown.delivery_count + 1
-                batch.append(_delivered(wire_replace(row.shown, delivery_count=count)))
+                batch.append(delivered(altered(row.shown, delivery_count=count)))
             else:
                 batch.append(self._lock(row, now, tokens))
         if request.receive_attempt_id and batch:
@@ -174,7 +164,7 @@ class Model:
         until = now + self.queues[row.queue].lock_duration_ms
         row.becomes("locked", locked_until_ms=until, delivery_count=row.shown.delivery_count + 1)
         row.token = next(tokens, "no token was given out")
-        return wire_replace(_delivered(row.shown), lock_token=row.token, locked_until_ms=until)
+        return altered(delivered(row.shown), lock_token=row.token, locked_until_ms=until)
 
     def receive_deferred(
         self, request: wire.ReceiveDeferredRequest, now: int, tokens: Iterator[str]
@@ -199,7 +189,7 @@ class Model:
 
     def settle(self, request: wire.SettleRequest, now: int, _: object) -> wire.Response:
         row = self.held(request.queue, request.seq_number, request.lock_token, now)
-        receipt = _receipt(request)
+        receipt = receipt_of(request)
         if row is None:
             if self.receipts.get(receipt, 0) <= now:
                 raise errors.LockLost("lost")
@@ -232,14 +222,14 @@ class Model:
         ]
         known = {receipt for receipt, expires_at in self.receipts.items() if expires_at > now}
         done = {
-            _receipt(each)
+            receipt_of(each)
             for each in singles
             if self.held(each.queue, each.seq_number, each.lock_token, now)
         }
         for receipt in done:
             del self.rows[receipt[1]]
             self.receipts[receipt] = now + RECEIPT_MS
-        oks = [_receipt(each) in done | known for each in singles]
+        oks = [receipt_of(each) in done | known for each in singles]
         results = [
             wire.SettleItemResult(seq_number=each.seq_number, ok=ok)
             for each, ok in zip(singles, oks, strict=True)
@@ -256,7 +246,7 @@ class Model:
 
     def _extend(self, row: Row, now: int) -> None:
         until = now + self.queues[row.queue].lock_duration_ms
-        row.shown = wire_replace(row.shown, locked_until_ms=max(row.shown.locked_until_ms, until))
+        row.shown = altered(row.shown, locked_until_ms=max(row.shown.locked_until_ms, until))
 
     def renew_batch(self, request: wire.RenewBatchRequest, now: int, _: object) -> wire.Response:
         if any(item.lock_token for item in request.messages):
@@ -269,6 +259,39 @@ class Model:
             until = row.shown.locked_until_ms if row else 0
             results.append(wire.RenewItemResult(item.seq_number, row is not None, until))
         return wire.RenewBatchResponse(results=results)
+
+    # -- dead letters ------------------------------------------------------------------------------
+
+    def redrive(self, request: wire.RedriveRequest, now: int, _: object) -> wire.Response:
+        chosen = self._dead(request.queue, request.max, request.older_than_ms, now)
+        config = self.queue(request.target or request.queue)
+        for row in chosen:
+            fresh = {"delivery_count": 0, "visible_at_ms": 0, "dead_letter_reason": ""}
+            if request.target in ("", request.queue):
+                row.becomes("active", **fresh, dead_letter_description="")
+                if row.is_over(now):
+                    ttl = config.default_ttl_ms
+                    row.shown = altered(row.shown, expires_at_ms=now + ttl if ttl else 0)
+                continue
+            del self.rows[row.shown.seq_number]
+            self.last_seq += 1
+            times = {"seq_number": self.last_seq, "enqueued_at_ms": now, "expires_at_ms": 0}
+            row.becomes("active", **fresh, **times, dead_letter_description="")
+            self.rows[self.last_seq] = Row(request.target, row.shown)
+        return wire.RedriveResponse(moved=len(chosen))
+
+    def purge(self, request: wire.PurgeRequest, now: int, _: object) -> wire.Response:
+        chosen = self._dead(request.queue, request.max, request.older_than_ms, now)
+        for row in chosen:
+            del self.rows[row.shown.seq_number]
+        return wire.PurgeResponse(purged=len(chosen))
+
+    def _dead(self, queue: str, most: int, older_than: int, now: int) -> list[Row]:
+        """The first dead letters of a queue that are old enough."""
+        self.queue(queue)
+        dead = [row for row in self.of(queue) if row.shown.state == "dead_lettered"]
+        old = [r for r in dead if not older_than or r.shown.enqueued_at_ms < now - older_than]
+        return old[:most] if most else old
 
     # -- looking, and time -------------------------------------------------------------------------
 
@@ -321,26 +344,10 @@ class Model:
         self.attempts = {key: kept for key, kept in self.attempts.items() if kept[0] >= now}
 
 
-def _delivered(shown: Message) -> Message:
-    """A message as Receive shows it, without the lease."""
-    return wire_replace(
-        shown, state="", expires_at_ms=0, visible_at_ms=0, locked_until_ms=0, lock_token=""
-    )
-
-
-def _receipt(request: wire.SettleRequest) -> Receipt:
-    arguments: tuple[object, ...] = ()
-    if isinstance(request, wire.AbandonRequest):
-        arguments = (request.delay_ms,)
-    elif isinstance(request, wire.RejectRequest):
-        reason = request.dead_letter_reason or "AppRequested"
-        arguments = (reason, request.dead_letter_description)
-    verb = type(request).__name__
-    return request.queue, request.seq_number, request.lock_token, verb, arguments
-
-
 ANSWERS: Final[dict[type[Any], Callable[..., wire.Response]]] = {
     wire.CreateQueueRequest: Model.create,
+    wire.SubscribeRequest: Model.subscribe,
+    wire.DeleteQueueRequest: Model.delete,
     wire.SendRequest: Model.send,
     wire.CancelRequest: Model.cancel,
     wire.ReceiveRequest: Model.receive,
@@ -352,6 +359,8 @@ ANSWERS: Final[dict[type[Any], Callable[..., wire.Response]]] = {
     wire.RenewRequest: Model.renew,
     wire.RenewBatchRequest: Model.renew_batch,
     wire.CompleteBatchRequest: Model.complete_batch,
+    wire.RedriveRequest: Model.redrive,
+    wire.PurgeRequest: Model.purge,
     wire.PeekRequest: Model.peek,
     wire.StatsRequest: Model.stats,
 }

@@ -37,9 +37,12 @@ from tests.model.model import Model
 SEED = os.environ.get("MQLITE_MODEL_SEED", "")
 EXAMPLES = int(os.environ.get("MQLITE_MODEL_EXAMPLES", "25"))
 STEPS = 40
-QUEUES = ("p", "q")
+PLAIN = ("p", "q")
+SUBSCRIPTIONS = ("s1", "s2")
+TOPIC = "t"
+CHANGES = ("restart", "restart", "configure", "configure", "configure", "subscribe", "delete")
 
-queues = st.sampled_from(QUEUES)
+anywhere = st.sampled_from([*PLAIN, *PLAIN, TOPIC, TOPIC, *SUBSCRIPTIONS])
 configs = st.builds(
     QueueConfig,
     ordering_mode=st.sampled_from(["standard", "standard", "group_fifo", "strict_fifo"]),
@@ -120,14 +123,17 @@ class Lives(RuleBasedStateMachine):
     def begin(self, first: QueueConfig, second: QueueConfig) -> None:
         self.ask(wire.CreateQueueRequest(name="p", config=first))
         self.ask(wire.CreateQueueRequest(name="q", config=second))
+        for name in SUBSCRIPTIONS:
+            self.ask(wire.SubscribeRequest(topic=TOPIC, name=name))
 
     @rule(
-        queue=queues,
+        data=st.data(),
         batch=st.lists(messages, min_size=1, max_size=5),
         after_ms=st.sampled_from([0, 0, 0, 0, 5_000]),
         ttl_ms=st.sampled_from([0, 0, 9_000]),
     )
-    def send(self, queue: str, batch: list[Message], after_ms: int, ttl_ms: int) -> None:
+    def send(self, data: st.DataObject, batch: list[Message], after_ms: int, ttl_ms: int) -> None:
+        queue = data.draw(self._places())
         at = self.clock.now_ms() + after_ms if after_ms else 0
         self.ask(
             wire.SendRequest(
@@ -158,7 +164,7 @@ class Lives(RuleBasedStateMachine):
         self.ask(wire.ReceiveDeferredRequest(queue=queue, seq_numbers=numbers))
 
     @precondition(lambda self: len(self.leases) > 1)
-    @rule(data=st.data(), where=st.sampled_from(["", "", "", "", "", *QUEUES]))
+    @rule(data=st.data(), where=st.sampled_from(["", "", "", "", "", *PLAIN]))
     def settle(self, data: st.DataObject, where: str) -> None:
         queue, seq, token = data.draw(self._leases())
         lease: dict[str, Any] = {"queue": where or queue, "seq_number": seq, "lock_token": token}
@@ -191,12 +197,11 @@ class Lives(RuleBasedStateMachine):
         seq = data.draw(self._numbers("scheduled"))
         self.ask(wire.CancelRequest(queue=self._home(seq), seq_number=seq))
 
-    @rule(queue=queues, data=st.data(), batch=st.lists(messages, min_size=1, max_size=2))
-    def do_several_things_at_once(
-        self, queue: str, data: st.DataObject, batch: list[Message]
-    ) -> None:
+    @rule(data=st.data(), batch=st.lists(messages, min_size=1, max_size=2))
+    def do_several_things_at_once(self, data: st.DataObject, batch: list[Message]) -> None:
         """One group where the driver makes groups: later requests see what earlier ones did."""
-        _, seq, token = data.draw(self._leases())
+        home, seq, token = data.draw(self._leases())
+        queue = data.draw(st.sampled_from([home, home]) | self._places())
         receive = wire.ReceiveRequest(queue=queue, max_messages=2)
         requests: list[wire.Request[Any]] = [
             wire.SendRequest(queue=queue, messages=batch),
@@ -218,15 +223,36 @@ class Lives(RuleBasedStateMachine):
         self.driver.maintain()
         self.model.maintain(self.clock.now_ms())
 
-    @rule(is_restart=st.booleans(), queue=queues, config=configs)
-    def restart_or_reconfigure(self, queue: str, config: QueueConfig, *, is_restart: bool) -> None:
-        if not is_restart:
+    @rule(change=st.sampled_from(CHANGES), queue=anywhere, config=configs, data=st.data())
+    def change(self, change: str, queue: str, config: QueueConfig, data: st.DataObject) -> None:
+        """What happens rarely, so that it does not drown the rest."""
+        if change == "restart":
+            self._restart()
+        elif change == "delete":
+            self._delete(queue, data)
+        elif change == "subscribe":
+            topic = data.draw(st.sampled_from([TOPIC, TOPIC, TOPIC, "u", "p"]))
+            self.ask(wire.SubscribeRequest(topic=topic, name=queue))
+        else:
+            kind = "subscription" if queue in SUBSCRIPTIONS else "queue"
+            config = msgspec.structs.replace(config, kind=kind)
             self.ask(wire.CreateQueueRequest(name=queue, config=config))
-            return
+
+    def _restart(self) -> None:
         self.driver.close()
         assert audit_file(self.path) == []
         self.driver = self.driver_kind(self.path, self.clock)
         self.model.end_leases()
+
+    def _delete(self, name: str, data: st.DataObject) -> None:
+        (listed,) = self.driver.ask([wire.ListQueuesRequest()])
+        assert isinstance(listed, wire.ListQueuesResponse)
+        assert [info.name for info in listed.queues] == sorted(self.model.queues)
+        self.model.generations = {info.name: info.generation for info in listed.queues}
+        of_this_name = {generation for tomb, generation in self.model.tombs if tomb == name}
+        present = self.model.generations.get(name, "unknown")
+        generation = data.draw(st.sampled_from([present, *sorted(of_this_name)]))
+        self.ask(wire.DeleteQueueRequest(name=name, generation=generation))
 
     # -- what must agree ---------------------------------------------------------------------------
 
@@ -255,6 +281,10 @@ class Lives(RuleBasedStateMachine):
         live = [each for each in self.leases if self.model.held(*each, now)]
         return st.sampled_from([*live * 3, *self.leases] if len(live) < 5 else live)
 
+    def _places(self) -> st.SearchStrategy[str]:
+        """Where a send may go: what exists, and now and then what does not."""
+        return st.sampled_from([*self.model.queues, *self.model.topics.values(), "nowhere"])
+
     def _home(self, seq: int) -> str:
         """The queue of a message; of one that is gone, any."""
         row = self.model.rows.get(seq)
@@ -268,7 +298,26 @@ class Lives(RuleBasedStateMachine):
 
 
 class EngineLives(Lives):
+    """Also the calls that are no single command: they are made of chunks."""
+
     driver_kind = EngineDriver
+
+    @precondition(holds("dead_lettered"))
+    @rule(
+        data=st.data(),
+        into=st.sampled_from(["", "", *PLAIN, "unknown"]),
+        most=st.sampled_from([0, 1, 2]),
+        older_than_ms=st.sampled_from([0, 0, 1, 5_000]),
+    )
+    def redrive_or_purge(
+        self, data: st.DataObject, into: str, most: int, older_than_ms: int
+    ) -> None:
+        queue = self._home(data.draw(self._numbers("dead_lettered")))
+        redrive = wire.RedriveRequest(
+            queue=queue, target=into, max=most, older_than_ms=older_than_ms
+        )
+        purge = wire.PurgeRequest(queue=queue, max=most, older_than_ms=older_than_ms)
+        self.ask(data.draw(st.sampled_from([redrive, redrive, purge])))
 
 
 class GroupLives(Lives):

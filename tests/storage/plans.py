@@ -33,6 +33,12 @@ BROWSE = (
 SORTED_PAGE = (*BROWSE, "USE TEMP B-TREE FOR ORDER BY")  # at most a page of numbers and lengths
 GROUP_LIVES = ("SEARCH e USING INDEX messages_by_group (queue_id=? AND group_id=? AND rowid>?)",)
 QUEUE_LIVES = ("SEARCH e USING COVERING INDEX messages_by_state (queue_id=? AND state=?)",)
+IN_FRONT_IN_GROUP = (GROUP_LIVES[0].replace(")", " AND rowid<?)"),)
+IN_FRONT_IN_QUEUE = (QUEUE_LIVES[0].replace(")", " AND rowid<?)"),)
+TOMBSTONE = (
+    "SEARCH tombstones USING COVERING INDEX sqlite_autoindex_tombstones_1 (name=? AND generation=?)"
+)
+KEY = "SEARCH access_keys USING INDEX sqlite_autoindex_access_keys_{} ({})"
 
 PLANS: dict[str, tuple[str, ...]] = {
     "counts.ADD": ("SEARCH counts USING INTEGER PRIMARY KEY (rowid=?)",),
@@ -45,6 +51,37 @@ PLANS: dict[str, tuple[str, ...]] = {
     ),
     "database.READ_COUNTER": ("SEARCH counters USING INDEX sqlite_autoindex_counters_1 (name=?)",),
     "database.WRITE_COUNTER": ("SEARCH counters USING INDEX sqlite_autoindex_counters_1 (name=?)",),
+    "dead_letters.AGED": (*BY_ID, *BY_STATE_ALONE, *BODY),
+    "dead_letters.CHOOSE": (
+        BROWSE[0].replace(")", " AND rowid<?)"),
+        *BODY,
+    ),
+    "dead_letters.GROUP_LIVES": GROUP_LIVES,
+    "dead_letters.LAST": BY_STATE_ALONE,
+    "dead_letters.MOVE": BY_ID,
+    "dead_letters.MOVE_BODY": ("SEARCH bodies USING INTEGER PRIMARY KEY (rowid=?)",),
+    "dead_letters.MOVE_TO_GROUP": (*BY_ID, *GROUP_LIVES),
+    "dead_letters.MOVE_TO_QUEUE": (*BY_ID, *QUEUE_LIVES),
+    "dead_letters.OLDEST": (*BY_STATE, *BODY),
+    "dead_letters.QUEUE_LIVES": QUEUE_LIVES,
+    "dead_letters.REVIVE": BY_ID,
+    "dead_letters.REVIVE_IN_GROUP": (*BY_ID, *IN_FRONT_IN_GROUP),
+    "dead_letters.REVIVE_IN_QUEUE": (*BY_ID, *IN_FRONT_IN_QUEUE),
+    "dead_letters.STAND_BACK_IN_GROUP": (
+        "SEARCH messages USING INDEX messages_by_group (queue_id=? AND group_id=? AND rowid>?)",
+    ),
+    "dead_letters.STAND_BACK_IN_QUEUE": (
+        "SEARCH messages USING INDEX messages_by_state (queue_id=? AND state=? AND rowid>?)",
+    ),
+    "keys.BY_HASH": (KEY.format(2, "token_hash=?"),),
+    "keys.BY_ID": (KEY.format(1, "id=?"),),
+    "keys.BY_ID_ASCENDING": (KEY.format(1, "id>?"),),
+    "keys.EXISTS": (KEY.format(1, "id=?"), KEY.format(2, "token_hash=?")),
+    "keys.INSERT": (),
+    "keys.NEWEST_FIRST": (
+        "SEARCH access_keys USING INDEX access_keys_by_age ((created_at,id)<(?,?))",
+    ),
+    "keys.REVOKE": (KEY.format(1, "id=?"),),
     "memory.ACCEPT": (),
     "memory.FIND_ATTEMPT": (
         "SEARCH attempts USING INDEX sqlite_autoindex_attempts_1 (queue_id=? AND attempt_id=?)",
@@ -80,8 +117,9 @@ PLANS: dict[str, tuple[str, ...]] = {
     ),
     "messages.FRESH_HEADS": (*BY_STATE, *BODY),
     "messages.GIVE_BACK": BY_ID,
-    "messages.GIVE_BACK_IN_GROUP": (*BY_ID, GROUP_LIVES[0].replace(")", " AND rowid<?)")),
-    "messages.GIVE_BACK_IN_QUEUE": (*BY_ID, QUEUE_LIVES[0].replace(")", " AND rowid<?)")),
+    "messages.GIVE_BACK_IN_GROUP": (*BY_ID, *IN_FRONT_IN_GROUP),
+    "messages.GIVE_BACK_IN_QUEUE": (*BY_ID, *IN_FRONT_IN_QUEUE),
+    "messages.GROUP_LIVES": GROUP_LIVES,
     "messages.HEADS": (*BY_STATE, *BODY),
     "messages.HEAD_ROWS": (*BY_STATE, *BODY),
     "messages.HELD": (*BY_ID, *BODY),
@@ -92,11 +130,15 @@ PLANS: dict[str, tuple[str, ...]] = {
     "messages.INSERT_IN_GROUP": GROUP_LIVES,
     "messages.INSERT_IN_QUEUE": QUEUE_LIVES,
     "messages.LOCK": BY_ID,
+    "messages.NEXT_EXPIRY": ("SEARCH messages USING INDEX messages_by_expiry (expires_at>?)",),
+    "messages.NEXT_LEASE_END": ("SCAN messages USING COVERING INDEX messages_by_lease",),
+    "messages.NEXT_TIME": ("SCAN messages USING COVERING INDEX messages_by_time",),
     "messages.PROMOTE_IN_GROUP": (
         *BY_ID,
         "SEARCH messages USING INDEX messages_by_group (queue_id=? AND group_id=? AND rowid>?)",
     ),
     "messages.PROMOTE_IN_QUEUE": (*BY_ID, *BY_STATE_ALONE * 5),
+    "messages.QUEUE_LIVES": QUEUE_LIVES,
     "messages.RENEW": BY_ID,
     "messages.REST": BY_ID,
     "messages.ROW": (*BY_ID, *BODY),
@@ -107,22 +149,54 @@ PLANS: dict[str, tuple[str, ...]] = {
     "messages._PEEKS[5]": BROWSE,
     "messages._PEEKS[6]": BROWSE,
     "queues.BUMP_EPOCH": ("SEARCH meta USING INDEX sqlite_autoindex_meta_1 (key=?)",),
+    "queues.BURY": (),
     "queues.BY_ID": ("SEARCH queues USING INTEGER PRIMARY KEY (rowid=?)",),
+    "queues.DELETE_ALL_OF[0]": ("SEARCH dedup USING INDEX dedup_by_age (queue_id=?)",),
+    "queues.DELETE_ALL_OF[1]": (
+        "SEARCH attempts USING INDEX sqlite_autoindex_attempts_1 (queue_id=?)",
+    ),
+    "queues.DELETE_ALL_OF[2]": ("SEARCH counts USING INTEGER PRIMARY KEY (rowid=?)",),
+    "queues.DELETE_ALL_OF[3]": ("SEARCH subscriptions USING INTEGER PRIMARY KEY (rowid=?)",),
+    "queues.DELETE_ALL_OF[4]": ("SEARCH queues USING INTEGER PRIMARY KEY (rowid=?)",),
     "queues.FIND": ("SEARCH queues USING INDEX sqlite_autoindex_queues_1 (name=?)",),
+    "queues.FIND_TOMBSTONE": (TOMBSTONE,),
     "queues.INSERT": (),
     "queues.LIST": ("SCAN queues USING INDEX sqlite_autoindex_queues_1",),
+    "queues.PRUNE_TOMBSTONES": (
+        "SEARCH tombstones USING INTEGER PRIMARY KEY (rowid=?)",
+        "SCAN tombstones",
+    ),
     "queues.UPDATE": ("SEARCH queues USING INTEGER PRIMARY KEY (rowid=?)",),
     "receipts.FIND": ("SEARCH receipts USING INDEX receipts_by_seq (seq_number=?)",),
     "receipts.INSERT": (),
     "receipts.PRUNE": (
         "SEARCH receipts USING INTEGER PRIMARY KEY (rowid=?)",
-        "SCAN receipts",  # in row order, ends at its LIMIT
+        "SCAN receipts",
     ),
+    "subscriptions.LIST": (
+        "SCAN s USING INDEX subscriptions_by_topic",
+        "SEARCH q USING INTEGER PRIMARY KEY (rowid=?)",
+        "USE TEMP B-TREE FOR LAST TERM OF ORDER BY",
+    ),
+    "subscriptions.ROSTER": (
+        "SEARCH s USING INDEX subscriptions_by_topic (topic=?)",
+        "SEARCH q USING INTEGER PRIMARY KEY (rowid=?)",
+        "USE TEMP B-TREE FOR ORDER BY",  # of one topic's subscriptions
+    ),
+    "subscriptions.SUBSCRIBE": (),
+    "subscriptions.TOPIC_EXISTS": (
+        "SEARCH subscriptions USING COVERING INDEX subscriptions_by_topic (topic=?)",
+    ),
+    "subscriptions.TOPIC_OF": ("SEARCH subscriptions USING INTEGER PRIMARY KEY (rowid=?)",),
 }
 
 SCANS_ALLOWED = {
+    "messages.NEXT_LEASE_END": "reads the first entry of its index",
+    "messages.NEXT_TIME": "reads the first entry of its index",
     "queues.LIST": "lists all queues",
-    "receipts.PRUNE": "reads the oldest rows and stops at its LIMIT",
+    "queues.PRUNE_TOMBSTONES": "deletions of one day, in row order",
+    "receipts.PRUNE": "reads the oldest rows in row order and stops at its LIMIT",
+    "subscriptions.LIST": "lists all subscriptions",
 }
 
 
@@ -136,16 +210,18 @@ def statements() -> dict[str, str]:
 
 
 def _statements_of(module: ModuleType) -> Iterator[tuple[str, str]]:
+    """Private texts are pieces; test_plans.py holds that nothing runs but what is listed here."""
     short = module.__name__.rpartition(".")[2]
     for name, value in vars(module).items():
-        is_piece = name.startswith("_")  # test_plans.py holds that nothing runs but what is listed
-        if isinstance(value, str) and STATEMENT.match(value) and not is_piece:
+        if isinstance(value, str) and STATEMENT.match(value) and not name.startswith("_"):
             yield f"{short}.{name}", value
-        elif isinstance(value, dict):
-            for key, text in value.items():
-                if isinstance(text, str) and STATEMENT.match(text):
-                    states = ",".join(str(int(state)) for state in key)
-                    yield f"{short}.{name}[{states}]", text
+        entries = value.items() if isinstance(value, dict) else ()
+        if isinstance(value, tuple) and not name.startswith("_"):
+            entries = dict(enumerate(value)).items()
+        for key, text in entries:
+            if isinstance(text, str) and STATEMENT.match(text):
+                label = ",".join(str(int(state)) for state in key) if name == "_PEEKS" else key
+                yield f"{short}.{name}[{label}]", text
 
 
 def parameters(sql: str) -> int:
