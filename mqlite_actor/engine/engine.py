@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -33,11 +32,10 @@ from mqlite_actor.engine.observing import Observer
 from mqlite_actor.engine.outbox import Hold, UserTransaction
 from mqlite_actor.engine.sweeper import Health, Retention, Sweeper
 from mqlite_actor.semantics import keys
-from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
 from mqlite_actor.semantics.settle import parse_token
 from mqlite_actor.storage.schema import WIRE_SCHEMA_VERSION
-from mqlite_actor.storage.sqlite import SqliteStore, open_store
+from mqlite_actor.storage.sqlite import SqliteStore
 from mqlite_actor.version import __version__
 
 R = TypeVar("R")
@@ -309,72 +307,6 @@ class Engine:
                 self._actor.close(Closed(CLOSED))
 
 
-async def run_engine(
-    dsn: str,
-    options: EngineOptions | None = None,
-    *,
-    task_status: trio.TaskStatus[Engine] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Open an engine, hand it out through `task_status`, run it until it is closed or cancelled.
-
-    For `nursery.start`. Raises what opening raises; a crash of the writer ends the task with its
-    cause. Cancelling it closes in order: commands that were let in still run.
-    """
-    options = options or EngineOptions()
-    opening = partial(open_store, dsn, synchronous=options.synchronous, create=options.create)
-    with trio.CancelScope(shield=True):  # a file half opened would keep its lock
-        store = await trio.to_thread.run_sync(opening)
-    failure: BaseException | None = None
-    try:
-        await _recover(store, options)
-        engine = Engine(store, options)
-        try:
-            await engine.run(task_status)
-        except BaseExceptionGroup as group:
-            failure = engine.crash or _single(group)
-    finally:
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(store.close)
-    if failure is not None:
-        raise failure
-
-
-async def _recover(store: SqliteStore, options: EngineOptions) -> None:
-    """End the leases of a dead process, a slice per transaction, before anybody is served."""
-    table: dict[type[Any], Operation] = commands.INTERNAL
-    command = commands.Recover(limit=limits.RECOVERY_ROWS)
-    found = command.limit
-    while found >= command.limit:
-        result = await trio.to_thread.run_sync(run_group, store, table, [command], options.clock)
-        found = result.outcomes[0].unwrap()
-
-
-@asynccontextmanager
-async def open_engine(dsn: str, options: EngineOptions | None = None) -> AsyncIterator[Engine]:
-    """An engine for the length of a block. Leaving the block closes it in order.
-
-    An error of the block comes out as it is, the same object, not wrapped in a group; a crash of
-    the writer cancels the block and comes out as its cause.
-    """
-    engine: Engine | None = None
-    failure: BaseException | None = None
-    try:
-        async with trio.open_nursery() as nursery:
-            engine = await nursery.start(run_engine, dsn, options)
-            try:
-                yield engine
-            except BaseException as error:
-                failure = error
-                raise
-            finally:
-                engine.close()
-    except BaseExceptionGroup as group:
-        crash = engine.crash if engine is not None else None
-        failure = crash or failure or _single(group)
-    if failure is not None:
-        raise failure
-
-
 def _tx_seconds(seconds: float) -> float:
     if not 0 < seconds <= limits.TX_SECONDS_MAX:
         raise InvalidArgument(f"seconds: more than 0 and at most {limits.TX_SECONDS_MAX:.0f}")
@@ -384,14 +316,3 @@ def _tx_seconds(seconds: float) -> float:
 def _may_go_back(request: wire.ReceiveRequest) -> bool:
     """A claim under an attempt id belongs to whoever repeats the id; removed messages are gone."""
     return not request.receive_attempt_id and request.receive_mode != RECEIVE_AND_DELETE
-
-
-def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one exception in nested groups of one; else the group itself."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
-
-
-__all__ = ["Engine", "EngineOptions", "open_engine", "run_engine"]

@@ -6,9 +6,10 @@ before COMMIT. A refusal costs nothing, because a verb refuses before its first 
 that goes wrong ends the group: SQLite may have rolled back the whole transaction by itself (disk
 full, I/O error), after which each further statement would commit alone. So the group is rolled back
 and its commands run again, each in a transaction of its own, settles first because they free space;
-each then succeeds or fails for itself. A COMMIT that fails without saying why may still be found
-done after a restart: its commands get OutcomeUnknown, are never run again, and the file is opened
-anew before the next group.
+each then succeeds or fails for itself. Where the file itself is at fault (I/O error, damage)
+nothing is repeated: all are told so. A COMMIT that fails without saying why may still be found done
+after a restart: its commands get OutcomeUnknown and are never run again. After either the file is
+opened anew before anything else runs on it.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ def run_group(
     except _NotBegun as stuck:
         _fail(store, result, everything, _cause(stuck))
     except _Broken as broken:
-        if len(requests) == 1:
+        is_storage = isinstance(mapped(_cause(broken)), StorageFailed)
+        if len(requests) == 1 or is_storage:
             _fail(store, result, everything, _cause(broken))
         else:
             _one_by_one(store, table, requests, clock, result)
@@ -178,6 +180,8 @@ def _one_by_one(
     settles_first = sorted(range(len(requests)), key=lambda i: not isinstance(requests[i], SETTLES))
     is_full = False
     for place, index in enumerate(settles_first):
+        if not _is_sound(store, result, settles_first[place:]):
+            return  # what a failed rollback leaves in the cache must never be committed
         if is_full and isinstance(requests[index], SENDS):
             result.outcomes[index] = Error(mapped_full())
             continue
@@ -185,8 +189,6 @@ def _one_by_one(
             _together(store, table, requests, [index], clock, result)
         except _Unknown as unknown:
             _answer_unknown(store, result, [index], unknown)
-            if not _is_sound(store, result, settles_first[place + 1 :]):
-                return
         except (_NotBegun, _Broken) as broken:
             error = _fail(store, result, [index], _cause(broken))
             is_full = is_full or isinstance(error, StorageFull)

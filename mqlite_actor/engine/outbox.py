@@ -42,6 +42,14 @@ inside: ContextVar[Hold | None] = ContextVar("mqlite_inside_tx", default=None)
 from there would wait for itself."""
 
 
+def _open_anew(store: SqliteStore) -> None:
+    """As for any other command: a file that cannot be opened now is storage that failed."""
+    try:
+        store.reopen()
+    except MqliteError as error:
+        raise StorageFailed(error.message) from error
+
+
 class UserTransaction:
     """An open transaction, for the storage thread. Ends with `commit` or `roll_back`."""
 
@@ -64,7 +72,7 @@ class UserTransaction:
         self.result = GroupResult(0)
         try:
             if not store.healthy:
-                store.reopen()
+                _open_anew(store)
             self._tx = store.begin()
         except Exception as error:
             raise mapped(error) from error

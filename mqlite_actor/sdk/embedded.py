@@ -15,7 +15,8 @@ import trio
 from mqlite_actor.clock import Clock, SystemClock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Unsupported
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine, run_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine, run_engine
 from mqlite_actor.engine.outbox import inside
 from mqlite_actor.sdk.address import StoreKind, parse_store
 from mqlite_actor.sdk.handle import Handle

@@ -57,7 +57,7 @@ def mapped(error: Exception) -> MqliteError:
 
 
 def is_constraint(error: Exception) -> bool:
-    """Whether a commit failed for a deferred constraint: the caller's rows, since ours have none."""
+    """Whether a commit failed for a deferred constraint: the caller's rows, as ours have none."""
     return isinstance(error, apsw.ConstraintError)
 
 

@@ -25,6 +25,7 @@ PROGRESS_STEPS: Final = 10_000
 READING_PRAGMAS: Final = frozenset({
     "table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo",
     "foreign_key_list", "foreign_key_check", "database_list", "data_version",
+    "quick_check", "integrity_check",  # SQLite runs the first by itself in ALTER TABLE ADD COLUMN
 })  # fmt: skip
 NUMBER_PRAGMAS: Final = frozenset({"user_version", "application_id"})
 """Read without an argument, set with one."""
@@ -43,6 +44,9 @@ _WRITES: Final = frozenset({apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_
 _DEFINES: Final = frozenset({
     apsw.SQLITE_CREATE_TABLE, apsw.SQLITE_ALTER_TABLE, apsw.SQLITE_CREATE_VTABLE,
 })  # fmt: skip
+_RENUMBERS: Final = frozenset({apsw.SQLITE_DROP_TABLE, apsw.SQLITE_ALTER_TABLE})
+"""Statements in which SQLite itself writes sqlite_sequence, for the table that they name."""
+
 _TEMPORARY = "temporary tables could stand in front of the engine's; use a table of your own"
 _NEVER: Final = {
     apsw.SQLITE_TRANSACTION: "BEGIN, COMMIT and ROLLBACK belong to tx(); leave its block instead",
@@ -66,12 +70,13 @@ _OF_THE_CALLER = (
 class UserSql:
     """Runs a caller's statements on the writer's connection. One per connection."""
 
-    __slots__ = ("_connection", "_has_defined", "_is_judging", "_reason")
+    __slots__ = ("_connection", "_has_defined", "_is_judging", "_reason", "_renumbers")
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
         self._is_judging = False
         self._has_defined = False
+        self._renumbers = False
         self._reason = ""
         connection.authorizer = self._judge
 
@@ -83,9 +88,12 @@ class UserSql:
         the transaction has to be rolled back then.
         """
         self._is_judging, self._has_defined, self._reason = True, False, ""
+        self._renumbers = False
         self._connection.set_progress_handler(is_over, PROGRESS_STEPS)
+        cursor = self._connection.cursor()
+        cursor.exec_trace = self._between
         try:
-            found = self._connection.execute(sql, tuple(arguments), can_cache=False).fetchall()
+            found = cursor.execute(sql, tuple(arguments), can_cache=False).fetchall()
         except apsw.AuthError as error:
             raise InvalidArgument(f"refused inside tx(): {self._reason}") from error
         except apsw.InterruptError as error:
@@ -98,6 +106,11 @@ class UserSql:
         if self._has_defined:
             schema.check_foreign_keys(self._connection)
         return found
+
+    def _between(self, *_: object) -> bool:
+        """One statement of the text is judged, the next is not yet."""
+        self._renumbers = False
+        return True
 
     def _judge(
         self,
@@ -116,7 +129,7 @@ class UserSql:
             reason = f"{first!r} is the engine's; use the queue's verbs"
         elif action in _ON_SECOND and _is_ours(second):
             reason = f"{second!r} is the engine's; it takes no indexes, triggers or changes"
-        elif action in _WRITES and _is_bookkeeping(first):
+        elif action in _WRITES and _is_bookkeeping(first) and not self._renumbers:
             reason = f"{first!r} is SQLite's own"
         elif "temp" in (database, first) and action in _DEFINES:
             reason = _TEMPORARY
@@ -126,6 +139,7 @@ class UserSql:
             self._reason = reason
             return apsw.SQLITE_DENY
         self._has_defined |= action in _DEFINES
+        self._renumbers |= action in _RENUMBERS
         return apsw.SQLITE_OK
 
 

@@ -19,7 +19,8 @@ import trio
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument, MqliteError, OpenError, Unsupported
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.sweeper import Retention
 from mqlite_actor.sdk.address import StoreKind, masked, parse_store
 from mqlite_actor.version import __version__

@@ -16,7 +16,8 @@ import trio
 from mqlite_actor.contract.errors import Unsupported
 from mqlite_actor.contract.limits import MESSAGE_BYTES_DEFAULT
 from mqlite_actor.contract.wire import Request
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.sdk.address import StoreKind
 from mqlite_actor.sdk.notation import parse_size
 from mqlite_cli.target import StoreTarget

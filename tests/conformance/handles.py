@@ -21,7 +21,8 @@ import trio
 
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits, wire
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.sdk.address import parse_endpoint
 from mqlite_actor.sdk.embedded import Embedded
 from mqlite_actor.sdk.handle import Handle

@@ -19,7 +19,8 @@ import trio
 
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import LockLost
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine
 from tests.conformance.audit import audit_file
 from tests.crash.history import Ending, History
 from tests.crash.worker import QUEUES, Note

@@ -17,7 +17,8 @@ import msgspec
 import trio
 
 from mqlite_actor.contract import wire
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine
 
 HOUR_MS = 3_600_000
 DELIVERIES_MAX = 4

@@ -1,97 +1,218 @@
-"""Groups of commands on a file that fails, and the judge of what they left behind.
+"""Commands on a file that fails, and the judge of what they left behind.
 
-`prepare` makes a file with something for every verb to do. `Trial` runs GROUPS on a copy of it and
-keeps what each command was told; `judge` looks at the file, through any connection, and holds the
-rule of group commit: told ok means done, told refused means not done, told unknown means either,
-and nothing is ever half done.
+`prepare` makes a file with something for every verb to do, and the Steps that do it: each touches
+things of its own, so that any of them may be run, in any company and order. `Trial` runs groups of
+steps on a copy of the file under a fault and keeps what each command was told. `judge` looks at the
+file, through any connection, and holds the rule of group commit: told ok means done, told refused
+means not done, told unknown means either, and nothing is ever half done.
 """
 
 from __future__ import annotations
 
+import itertools
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from outcome import Error, Outcome, Value
 
-from mqlite_actor.contract import limits, wire
+from mqlite_actor.contract import keys, limits, wire
 from mqlite_actor.contract.errors import CallerError, OutcomeUnknown
+from mqlite_actor.engine import commands
 from tests.storage.fault_vfs import Fault, FaultVfs
 from tests.storage.writer import Writer, killed_copy, writing
 
-HELD = (b"held 1", b"held 2", b"held 3")
-GROUPED = (b"g1", b"g2", b"g3")
-BIG = 3_000  # a few pages, so that a write can fail within one body
+Sight = frozenset[tuple[str, bytes, str]]
+"""What is to be seen of a step's things: (queue, body, state); queues and keys have no body."""
+
+NOTHING: Sight = frozenset()
+
+SMALL, LARGE = 20, 3000
+"""Body lengths: within the row, and apart from it over several pages."""
+
+SETTLES = (wire.CompleteRequest, wire.AbandonRequest, wire.RejectRequest, wire.DeferRequest)
+
+EACH = 6
+"""Steps of each kind in the pool."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A command of a group and what it would do to bodies: store some, remove some."""
+    """A command, and what is to be seen of its things before and after it."""
 
-    request: wire.Request[Any]
-    stores: tuple[bytes, ...] = ()
-    removes: tuple[bytes, ...] = ()
-    frees: tuple[bytes, ...] = ()
-    locks: tuple[bytes, ...] = ()
+    kind: str
+    request: Any
+    before: Sight
+    after: Sight
+
+    @property
+    def things(self) -> frozenset[bytes]:
+        """Bodies and names that are this step's own."""
+        return frozenset(body or queue.encode() for queue, body, _ in self.before | self.after)
 
 
-def prepare(path: Path) -> dict[bytes, wire.Message]:
-    """A file with held, free and grouped messages; the held ones by body."""
+@dataclass
+class Pool:
+    """A prepared file and its steps by kind."""
+
+    path: Path
+    steps: dict[str, list[Step]] = field(default_factory=dict)
+    numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def add(self, kind: str, request: object, before: Sight, after: Sight) -> None:
+        self.steps.setdefault(kind, []).append(Step(kind, request, before, after))
+
+    def body(self) -> bytes:
+        """A body that nobody else has; every third is large."""
+        number = next(self.numbers)
+        return b"%d " % number + b"x" * (LARGE if number % 3 == 0 else SMALL)
+
+    def all(self) -> list[Step]:
+        """Every step."""
+        return [step for kind in self.steps.values() for step in kind]
+
+
+def seen(queue: str, state: str, *bodies: bytes) -> Sight:
+    return frozenset((queue, body, state) for body in bodies)
+
+
+def prepare(path: Path) -> Pool:
+    """Make the file."""
+    pool = Pool(path)
     with writing(path) as writer:
-        for queue in ("q", "g"):
+        for queue in ("q", "held", "dead", "later", "aside", "target"):
             writer.create(queue)
-        writer.create("d", wire.QueueConfig(dedup_window_ms=60_000))
-        writer.send("q", *HELD)
-        held = {message.body: message for message in writer.take("q", 3)}
-        writer.send("q", b"free")
-        batch = [wire.Message(group_id="g", body=body) for body in GROUPED]
-        writer.ask(wire.SendRequest(queue="g", messages=batch))
-    return held
+        writer.create("group", wire.QueueConfig(ordering_mode="group_fifo"))
+        writer.create("strict", wire.QueueConfig(ordering_mode="strict_fifo"))
+        writer.create("dedup", wire.QueueConfig(dedup_window_ms=60_000))
+        for name in ("sub1", "sub2"):
+            writer.ask(wire.SubscribeRequest(topic="topic", name=name))
+        _sends(pool)
+        for _ in range(EACH):
+            _settles(pool, writer)
+            _chores(pool, writer)
+            _receives(pool, writer)
+        _entities(pool, writer)
+    return pool
 
 
-def send(queue: str, *bodies: bytes) -> Step:
-    batch = [wire.Message(body=body, message_id=body[:2].decode()) for body in bodies]
-    return Step(wire.SendRequest(queue=queue, messages=batch), stores=bodies)
+def _sends(pool: Pool) -> None:
+    for number in range(EACH):
+        for queue in ("q", "group", "strict", "dedup"):
+            bodies = [pool.body() for _ in range(1 + number % 3)]
+            batch = [
+                wire.Message(body=body, group_id="g", message_id=body[:4].decode())
+                for body in bodies
+            ]
+            request = wire.SendRequest(queue=queue, messages=batch)
+            pool.add(f"send to {queue}", request, NOTHING, seen(queue, "active", *bodies))
+        body = pool.body()
+        request = wire.SendRequest(queue="topic", messages=[wire.Message(body=body)])
+        after = seen("sub1", "active", body) | seen("sub2", "active", body)
+        pool.add("publish", request, NOTHING, after)
+        request = wire.SendRequest(queue="nowhere", messages=[wire.Message(body=body)])
+        pool.add("refused", request, NOTHING, NOTHING)
 
 
-def groups(held: dict[bytes, wire.Message]) -> list[list[Step]]:
-    """Three groups that use most verbs."""
+def _settles(pool: Pool, writer: Writer) -> None:
+    def lease() -> tuple[bytes, dict[str, Any]]:
+        body = pool.body()
+        writer.send("held", body)
+        message = writer.take("held")[0]
+        return body, {
+            "queue": "held",
+            "seq_number": message.seq_number,
+            "lock_token": message.lock_token,
+        }
 
-    def lease(body: bytes) -> dict[str, Any]:
-        message = held[body]
-        return {"queue": "q", "seq_number": message.seq_number, "lock_token": message.lock_token}
-
-    drain = wire.ReceiveRequest(queue="g", receive_mode=1, max_messages=2)
-    return [
-        [
-            send("q", b"a"),
-            send("q", b"b1", b"b2" * BIG, b"b3"),
-            Step(wire.CompleteRequest(**lease(HELD[0])), removes=HELD[:1]),
-            Step(wire.SendRequest(queue="nowhere", messages=[wire.Message()])),
-            Step(wire.AbandonRequest(**lease(HELD[1])), frees=HELD[1:2]),
-            send("d", b"d1", b"d2"),
-        ],
-        [
-            Step(drain, removes=GROUPED[:2]),
-            Step(wire.CompleteRequest(**lease(HELD[2])), removes=HELD[2:]),
-            send("q", b"c" * BIG),
-        ],
-        [send("d", b"e1", b"e2", b"e3")],
+    for kind, verb, extra, after in (
+        ("complete", wire.CompleteRequest, {}, ""),
+        ("abandon", wire.AbandonRequest, {}, "active"),
+        ("postpone", wire.AbandonRequest, {"delay_ms": 1000}, "scheduled"),
+        ("reject", wire.RejectRequest, {"dead_letter_reason": "r"}, "dead_lettered"),
+        ("defer", wire.DeferRequest, {}, "deferred"),
+    ):
+        body, names = lease()
+        end = seen("held", after, body) if after else NOTHING
+        pool.add(kind, verb(**names, **extra), seen("held", "locked", body), end)
+    pair = [lease() for _ in range(2)]
+    items = [
+        wire.SettleItem(seq_number=names["seq_number"], lock_token=names["lock_token"])
+        for _, names in pair
     ]
+    batch = wire.CompleteBatchRequest(queue="held", messages=items)
+    pool.add("complete batch", batch, seen("held", "locked", *[b for b, _ in pair]), NOTHING)
+
+
+def _chores(pool: Pool, writer: Writer) -> None:
+    for kind, command, end in (
+        ("redrive", lambda n: commands.RedriveChunk("dead", "", n - 1, n, 2**62, 1), "dead"),
+        ("move", lambda n: commands.RedriveChunk("dead", "target", n - 1, n, 2**62, 1), "target"),
+        ("purge", lambda n: commands.PurgeChunk("dead", n - 1, n, 2**62, 1), ""),
+    ):
+        body = pool.body()
+        number = writer.send("dead", body)[0]
+        message = writer.take("dead")[0]
+        token = message.lock_token
+        writer.ask(wire.RejectRequest(queue="dead", seq_number=number, lock_token=token))
+        after = seen(end, "active", body) if end else NOTHING
+        pool.add(kind, command(number), seen("dead", "dead_lettered", body), after)
+
+
+def _receives(pool: Pool, writer: Writer) -> None:
+    place = next(pool.numbers)
+    for kind, mode, end in (("claim", 0, "locked"), ("drain", 1, "")):
+        queue = f"{kind} {place}"
+        bodies = [pool.body(), pool.body()]
+        writer.create(queue)
+        writer.send(queue, *bodies)
+        request = wire.ReceiveRequest(queue=queue, max_messages=2, receive_mode=mode)
+        after = seen(queue, end, *bodies) if end else NOTHING
+        pool.add(kind, request, seen(queue, "active", *bodies), after)
+    body = pool.body()
+    later = wire.ScheduleRequest(
+        queue="later",
+        messages=[wire.Message(body=body)],
+        scheduled_enqueue_time_ms=writer.clock.now_ms() + 1000,
+    )
+    number = (writer.ask(later).seq_numbers or [0])[0]
+    cancel = wire.CancelRequest(queue="later", seq_number=number)
+    pool.add("cancel", cancel, seen("later", "scheduled", body), NOTHING)
+    body = pool.body()
+    number = writer.send("aside", body)[0]
+    token = writer.take("aside")[0].lock_token
+    writer.ask(wire.DeferRequest(queue="aside", seq_number=number, lock_token=token))
+    fetch = wire.ReceiveDeferredRequest(queue="aside", seq_numbers=[number])
+    before = seen("aside", "deferred", body)
+    pool.add("fetch deferred", fetch, before, seen("aside", "locked", body))
+
+
+def _entities(pool: Pool, writer: Writer) -> None:
+    for number in range(EACH):
+        name = f"new {number}"
+        request = wire.CreateQueueRequest(name=name)
+        pool.add("create queue", request, NOTHING, seen(name, "queue", b""))
+        writer.create(f"empty {number}")
+        key = keys.CreateKeyRequest(id=f"{number:032x}", name="k", permissions=["send"])
+        pool.add("create key", key, NOTHING, seen(key.id, "key", b""))
+    for queue in writer.ask(wire.ListQueuesRequest()).queues:
+        if queue.name.startswith("empty"):
+            delete = wire.DeleteQueueRequest(name=queue.name, generation=queue.generation)
+            pool.add("delete queue", delete, seen(queue.name, "queue", b""), NOTHING)
 
 
 class Trial:
-    """One run under one fault."""
+    """One run of groups under one fault."""
 
-    def __init__(self, template: Path, held: dict[bytes, wire.Message], folder: Path) -> None:
+    def __init__(self, pool: Pool, groups: list[list[Step]], folder: Path) -> None:
         self.path = folder / "q.db"
-        shutil.copyfile(template, self.path)
-        self.groups = groups(held)
+        shutil.copyfile(pool.path, self.path)
+        self.groups = groups
         self.told: list[tuple[Step, Outcome[Any]]] = []
 
     def run(self, vfs: FaultVfs, fault: Fault, *, synchronous: str) -> None:
-        """Run the groups under the fault, then judge: the same connection, the files as a kill
+        """Run the groups under the fault, then judge: through the same store, the files as a kill
         would leave them, and the file after closing."""
         with writing(self.path, synchronous=synchronous) as writer:
             vfs.arm(fault)
@@ -100,56 +221,64 @@ class Trial:
                 self.told += zip(group, outcomes, strict=True)
             vfs.disarm()
             copy = killed_copy(self.path, self.path.with_name("killed"))
-            seen = self.judge(writer)
+            found = self.judge(writer)
             writer.send("q", b"after")
         with writing(copy) as dead:
             self.judge(dead)
         with writing(self.path) as again:
-            assert self.judge(again) == seen | {b"after"}
+            assert self.judge(again) == found | seen("q", "active", b"after")
 
-    def judge(self, writer: Writer) -> frozenset[bytes]:
-        """Hold the rule against what this connection sees; all bodies that it sees."""
-        seen = {
-            (message.body, message.state)
-            for queue in ("q", "g", "d")
-            for message in writer.ask(wire.PeekRequest(queue=queue, max=limits.PEEK_MAX)).messages
-        }
+    def judge(self, writer: Writer) -> Sight:
+        """Hold the rule against what this store sees; all that it sees."""
+        found = look(writer)
         writer.check()  # after the first command, which opens a file in doubt anew
-        bodies = frozenset(body for body, _ in seen)
+        receipts = column(writer, "SELECT seq_number FROM receipts")
+        known = column(writer, "SELECT key FROM dedup")
         for step, outcome in self.told:
-            done = outcome_of(step, outcome)
-            judge_presence(bodies, step.stores, done)
-            judge_presence(bodies, step.removes, None if done is None else not done)
-            for body in step.frees:
-                free = (body, "active") in seen
-                assert done is None or free is done, (body, outcome)
-        self.judge_proofs(writer, bodies)
-        return bodies
-
-    def judge_proofs(self, writer: Writer, bodies: frozenset[bytes]) -> None:
-        """Receipts and duplicate keys stand exactly where their effect does."""
-        settled = {row[0] for row in writer.store.run([("SELECT seq_number FROM receipts", ())])[0]}
-        for step, _ in self.told:
-            if isinstance(step.request, wire.CompleteRequest):
-                assert (step.request.seq_number in settled) is (step.removes[0] not in bodies)
-        keys = {row[0].encode() for row in writer.store.run([("SELECT key FROM dedup", ())])[0]}
-        assert keys == {body for body in bodies if body[:1] in (b"d", b"e")}
+            things = step.things
+            mine = frozenset(each for each in found if (each[1] or each[0].encode()) in things)
+            assert mine in (step.before, step.after), f"half done: {step.kind}"
+            expected = expectation(step, outcome)
+            assert mine in expected, f"{step.kind} was told {outcome!r:.99}: {shown(mine)}"
+            is_done = mine == step.after
+            if isinstance(step.request, SETTLES):
+                assert (step.request.seq_number in receipts) is is_done, "receipt and effect"
+            if step.kind == "send to dedup":
+                ids = {message.message_id for message in step.request.messages}
+                assert ids <= known if is_done else not ids & known, "key and message"
+        return found
 
 
-def outcome_of(step: Step, outcome: Outcome[Any]) -> bool | None:
-    """True: told that it was done. False: that it was not. None: that nobody knows."""
+def look(writer: Writer) -> Sight:
+    """Everything that is to be seen in a file."""
+    found: set[tuple[str, bytes, str]] = set()
+    for queue in writer.ask(wire.ListQueuesRequest()).queues:
+        if queue.name.startswith(("new", "empty")):
+            found.add((queue.name, b"", "queue"))
+        page = writer.ask(wire.PeekRequest(queue=queue.name, max=limits.PEEK_MAX)).messages
+        found |= {(queue.name, message.body, message.state) for message in page}
+        assert len({message.body for message in page}) == len(page), "a message is there twice"
+    for key in writer.ask(keys.ListKeysRequest()).keys:
+        found.add((key.id, b"", "key"))
+    return frozenset(found)
+
+
+def shown(sight: Sight) -> list[tuple[str, bytes, str]]:
+    """As it fits an error message."""
+    return [(queue, body[:9], state) for queue, body, state in sight]
+
+
+def column(writer: Writer, sql: str) -> set[Any]:
+    return {row[0] for row in writer.store.run([(sql, ())])[0]}
+
+
+def expectation(step: Step, outcome: Outcome[Any]) -> tuple[Sight, ...]:
+    """What may be seen after a command was told this."""
     if isinstance(outcome, Value):
-        return True
+        return (step.after,)
     assert isinstance(outcome, Error)
     if isinstance(outcome.error, OutcomeUnknown):
-        return None
-    refused_anyway = not (step.stores or step.removes or step.frees)
-    assert isinstance(outcome.error, CallerError) <= refused_anyway, outcome.error
-    return False
-
-
-def judge_presence(bodies: frozenset[bytes], mine: tuple[bytes, ...], done: bool | None) -> None:  # noqa: FBT001 - three answers, not a switch
-    """All of a command's bodies are there, or none; which of the two must be as told."""
-    present = {body in bodies for body in mine}
-    assert len(present) <= 1, f"half done: {mine[0][:9]!r}"
-    assert done is None or present <= {done}, f"told {done}: {mine[0][:9]!r}"
+        return step.before, step.after
+    is_refusal = isinstance(outcome.error, CallerError)
+    assert not is_refusal or step.kind == "refused", f"{step.kind}: {outcome.error}"
+    return (step.before,)

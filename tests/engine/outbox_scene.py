@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
 
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.sdk.embedded import Embedded
@@ -11,6 +15,7 @@ from mqlite_actor.sdk.transaction import SyncTx, Tx
 from tests.engine.gate import Call, bodies, bounded
 
 ORDERS = "CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT NOT NULL) STRICT"
+READ_LAYOUT = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name"
 ORDER = "INSERT INTO orders (id, item) VALUES (?, ?)"
 
 
@@ -21,6 +26,23 @@ async def shop(engine: Engine) -> Embedded:
     async with handle.tx() as tx:
         await tx.execute(ORDERS)
     return handle
+
+
+async def numbered_shop(engine: Engine) -> Embedded:
+    """A shop that also numbers some rows, so that SQLite's own table of numbers is in use."""
+    q = await shop(engine)
+    async with q.tx() as tx:
+        await tx.execute("CREATE TABLE numbered (id INTEGER PRIMARY KEY AUTOINCREMENT)")
+    return q
+
+
+def look(store: Path, sql: str) -> list[tuple[Any, ...]]:
+    """What another connection reads."""
+    connection = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
 
 
 async def orders(q: Embedded) -> list[int]:

@@ -21,7 +21,8 @@ from mqlite_actor.contract.errors import (
     StorageFull,
     Unavailable,
 )
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.storage.sqlite import SqliteStore
 from tests.conformance.audit import audit_file
 from tests.engine.gate import (

@@ -9,7 +9,8 @@ import pytest
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import LockLost
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine
 from tests.engine.gate import bodies, completing, create, sending, take, taking
 
 

@@ -12,7 +12,8 @@ import trio.testing
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import StorageFailed
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine
 from tests.engine.gate import bodies, bounded, create, sending, settled, until
 from tests.storage.fault_vfs import Fault, faulty
 from tests.storage.foreign import start_holder, stop

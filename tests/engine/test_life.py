@@ -22,7 +22,8 @@ from mqlite_actor.contract.errors import (
     SchemaVersionMismatch,
     Unsupported,
 )
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine, run_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine, run_engine
 from mqlite_actor.sdk.embedded import Embedded, open_embedded, run_embedded
 from mqlite_actor.storage.sqlite import open_store
 from tests.engine.gate import (

@@ -11,7 +11,8 @@ import trio
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Closed, Unavailable
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine
 from tests.engine.gate import (
     Call,
     Gate,

@@ -12,7 +12,8 @@ from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import MqliteError, StorageFailed, StorageFull, Unavailable
 from mqlite_actor.engine import commands
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine
 from tests.engine.gate import bodies, bounded, create, pass_time, sending, settled, taking
 from tests.storage.fault_vfs import Fault, faulty
 from tests.storage.foreign import BUSINESS, execute, start_holder, stop

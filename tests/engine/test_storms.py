@@ -12,7 +12,8 @@ import trio
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import Closed
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine
 from tests.engine.gate import (
     Call,
     bodies,

@@ -18,7 +18,8 @@ from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Closed, StorageFull, Unavailable
 from mqlite_actor.engine import commands
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.sweeper import Health
 from tests.engine.gate import (
     Gate,

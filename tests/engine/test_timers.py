@@ -14,7 +14,8 @@ import trio.testing
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import InvalidArgument
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine
 from tests.engine.gate import (
     STEP,
     Call,

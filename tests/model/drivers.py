@@ -19,8 +19,9 @@ from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import MqliteError
 from mqlite_actor.engine import commands
-from mqlite_actor.engine.engine import Engine, EngineOptions, open_engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.group import run_group
+from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.sweeper import Retention, passes
 from mqlite_actor.storage.sqlite import open_store
 

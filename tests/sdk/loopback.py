@@ -23,7 +23,8 @@ import trio
 from mqlite_actor.contract.calls import BY_PATH
 from mqlite_actor.contract.decode import decode_request
 from mqlite_actor.contract.errors import MqliteError
-from mqlite_actor.engine.engine import Engine, run_engine
+from mqlite_actor.engine.engine import Engine
+from mqlite_actor.engine.opening import run_engine
 
 BOUND_SECONDS = 15.0
 

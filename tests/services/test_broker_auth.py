@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
+import apsw
 import pytest
 
+from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract.calls import CALLS
-from mqlite_actor.engine.engine import Engine
-from tests.services.broker_scene import BEARER, TOKEN, Scene, failure, message, path, raw, served
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.opening import open_engine
+from mqlite_broker.app import BrokerApp
+from mqlite_broker.auth import OUTCOMES
+from mqlite_broker.settings import read_settings
+from tests.services.broker_scene import (
+    BEARER,
+    LOOPBACK,
+    TOKEN,
+    Scene,
+    failure,
+    message,
+    path,
+    raw,
+    served,
+)
+from tests.services.credentials import MONITOR, Key, bearer, mint, revoke
+from tests.services.door_client import open_door
+from tests.storage.fault_vfs import Fault, FaultVfs, faulty
 
 UNAUTHENTICATED = (401, "unauthenticated")
+INTERNAL = (500, "internal")
+STATUS = "AdminService/Status"
 
 
 @pytest.fixture
@@ -147,3 +170,161 @@ async def test_the_words_of_a_refusal_help_and_tell_nothing(scene: Scene) -> Non
     assert "Bearer" in words
     assert TOKEN not in words
     assert BEARER not in words
+
+
+# -- managed keys ----------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("W29", "W50", "W51")
+async def test_a_key_that_ended_is_refused_in_the_same_bytes_as_one_that_never_was(
+    scene: Scene, clock: ManualClock
+) -> None:
+    ended, revoked = [
+        await mint(scene, "manage", expires_at_ms=clock.now_ms() + number) for number in (1, 9)
+    ]
+    clock.advance(1)
+    await revoke(scene, revoked)
+    token = (await mint(scene, "manage")).token
+    answers = [
+        await scene.call(STATUS, fields=fields)
+        for fields in (
+            (), bearer("wrong"), bearer(ended.token), bearer(revoked.token),
+            bearer("mqk_" + "0" * 64), bearer(token.upper()), bearer(token[:-1]),
+            bearer(token + "0"), bearer(token[4:]), bearer("MQK_" + token[4:]),
+            (f"Authorization: Basic {token}",), (*bearer(token), *bearer(token)),
+            (f"Authorization: Bearer\t{token}",), (f"Authorization: {token}",),
+        )
+    ]  # fmt: skip
+    assert {failure(answer) for answer in answers} == {UNAUTHENTICATED}
+    assert len({answer.body for answer in answers}) == 1
+    assert (
+        len({frozenset(answer.headers.items() - {_date(answer.headers)}) for answer in answers})
+        == 1
+    )
+    assert (await scene.call(STATUS, fields=bearer(token))).status == 200
+
+
+def _date(headers: dict[str, str]) -> tuple[str, str]:
+    return "date", headers["date"]
+
+
+@asynccontextmanager
+async def counted(engine: Engine) -> AsyncIterator[tuple[Scene, dict[str, int]]]:
+    """A served engine, and how its checks ended so far."""
+    settings = read_settings(LOOPBACK, {"MQLITE_TOKENS": TOKEN, "MQLITE_MONITOR_TOKENS": MONITOR})
+    app = BrokerApp(engine, settings)
+    async with open_door(app) as door:
+        yield Scene(door, engine, settings), app.authenticator.counts
+
+
+@pytest.mark.promise("W50", "W51")
+async def test_each_check_is_counted_once_by_how_it_ended(
+    engine: Engine, clock: ManualClock
+) -> None:
+    async with counted(engine) as (scene, counts):
+        weak = await mint(scene, "send")
+        ended = await mint(scene, "manage", expires_at_ms=clock.now_ms() + 1)
+        clock.advance(1)
+        revoked = await mint(scene, "manage")
+        await revoke(scene, revoked)
+        cases = (
+            ("success", path(STATUS), "POST", (BEARER,)),
+            ("success", path("Send"), "POST", weak.fields),
+            ("success", path("Send"), "GET", weak.fields),
+            ("success", "/nope", "POST", weak.fields),
+            ("success", "/nope", "POST", bearer(MONITOR)),
+            ("missing", path(STATUS), "POST", ()),
+            ("missing", "/nope", "POST", ()),
+            ("invalid", path(STATUS), "POST", ("Authorization:",)),
+            ("invalid", path(STATUS), "POST", REFUSED["a bare token"]),
+            ("invalid", path(STATUS), "POST", REFUSED["two fields"]),
+            ("invalid", path(STATUS), "POST", bearer("wrong")),
+            ("invalid", path(STATUS), "POST", bearer("mqk_" + "0" * 64)),
+            ("expired", path(STATUS), "POST", ended.fields),
+            ("revoked", path(STATUS), "POST", revoked.fields),
+            ("permission_denied", path(STATUS), "POST", weak.fields),
+            ("permission_denied", path(STATUS), "GET", weak.fields),
+            ("permission_denied", path("Send"), "POST", bearer(MONITOR)),
+            ("", "/healthz", "GET", bearer("wrong")),
+            ("", "/", "GET", ()),
+        )
+        assert tuple(counts) == OUTCOMES
+        for outcome, target, method, fields in cases:
+            before = dict(counts)
+            await scene.ask(target, b"{}", method=method, fields=fields)
+            grown = {word: counts[word] - before[word] for word in counts}
+            assert {word: by for word, by in grown.items() if by} == (
+                {outcome: 1} if outcome else {}
+            ), (outcome, target, method)
+
+
+# -- a key store that cannot be read ---------------------------------------------------------------
+
+
+@pytest.fixture
+def vfs() -> Iterator[FaultVfs]:
+    with faulty() as each:
+        yield each
+
+
+def is_told(key: Key, text: bytes) -> bool:
+    """Whether a text holds the token or its digest."""
+    return any(
+        each in text for each in (key.token[4:].encode(), key.digest, key.digest.hex().encode())
+    )
+
+
+async def test_a_store_that_cannot_be_read_is_500_for_keys_and_mends_itself(
+    vfs: FaultVfs, store: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Opened anew, so that the page with the keys is not in memory yet."""
+    options = EngineOptions(clock=clock, background=False)
+    async with open_engine(str(store), options) as engine, counted(engine) as (scene, _):
+        key = await mint(scene, "manage")
+    async with open_engine(str(store), options) as engine, counted(engine) as (scene, counts):
+        vfs.arm(Fault("read", 1, lasting=True))
+        answer = await scene.call(STATUS, fields=key.fields)
+        assert vfs.fired
+        assert failure(answer) == INTERNAL
+        assert counts == {**dict.fromkeys(OUTCOMES, 0), "backend_error": 1}
+        assert failure(await scene.ask("/nope")) == (404, "not_found")
+        assert failure(await scene.ask(path(STATUS), fields=bearer(MONITOR)))[0] == 403
+        answer_to_monitor = await scene.call("AdminService/Observe", fields=bearer(MONITOR))
+        assert answer_to_monitor.status == 200
+        vfs.disarm()
+        assert (await scene.call(STATUS, fields=key.fields)).status == 200
+    assert not is_told(key, answer.body + caplog.text.encode())
+
+
+async def test_tokens_of_the_environment_work_without_a_key_store(
+    store: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The table of keys is taken away by another program; queues are as they were."""
+    options = EngineOptions(clock=clock, background=False)
+    async with open_engine(str(store), options) as engine, counted(engine) as (scene, counts):
+        key = await mint(scene, "manage")
+        await scene.ok("AdminService/CreateQueue", {"name": "q"})
+        other = apsw.Connection(str(store))
+        other.execute("DROP TABLE access_keys")
+        other.close()
+        answers = [
+            await scene.call(STATUS, fields=fields)
+            for fields in (key.fields, bearer("mqk_" + "0" * 64))
+        ]
+        assert {failure(answer) for answer in answers} == {INTERNAL}
+        assert counts["backend_error"] == len(answers)
+        assert failure(await scene.call(STATUS, fields=bearer("wrong"))) == UNAUTHENTICATED
+        assert failure(await scene.call(STATUS, fields=bearer(MONITOR)))[0] == 403
+        await scene.ok("QueueService/Send", {"queue": "q", "messages": [{"body": "eA=="}]})
+        assert failure(await scene.call("AuthService/ListKeys")) == INTERNAL
+    said = b"".join(answer.body for answer in answers) + caplog.text.encode()
+    assert b"access_keys" not in b"".join(answer.body for answer in answers)
+    assert not is_told(key, said)
+
+
+async def test_a_closed_engine_knows_no_key(scene: Scene) -> None:
+    key = await mint(scene, "manage")
+    scene.engine.close()
+    assert failure(await scene.ask("/nope", fields=key.fields)) == INTERNAL
+    assert failure(await scene.ask("/nope")) == (404, "not_found")
+    assert failure(await scene.ask("/nope", fields=())) == UNAUTHENTICATED

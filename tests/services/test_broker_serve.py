@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from mqlite_actor.engine.engine import open_engine
+from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.sdk.embedded import Embedded
 from tests.conformance.broker import BOUND_SECONDS
 from tests.services.broker_process import (

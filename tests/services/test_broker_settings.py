@@ -171,6 +171,58 @@ def test_only_the_word_off_switches_authentication_off(text: str) -> None:
     assert read(MQLITE_TOKENS=text, **LOOPBACK).tokens == (text,)
 
 
+MONITOR_LISTS = {
+    "": (),
+    " \n": (),
+    "m": ("m",),
+    " m ,\tn\n": ("m", "n"),
+    "m,m": ("m", "m"),
+    "off": ("off",),
+    "ADMIN": ("ADMIN",),
+    "mqk_1,'m'": ("mqk_1", "'m'"),
+    "ключ": ("ключ",),
+}
+
+
+@pytest.mark.promise("W44")
+@pytest.mark.parametrize("text", MONITOR_LISTS)
+def test_monitor_tokens_are_a_list_beside_the_administrators(text: str) -> None:
+    settings = read(MQLITE_TOKENS="admin,b", MQLITE_MONITOR_TOKENS=text)
+    assert (settings.tokens, settings.monitor_tokens) == (("admin", "b"), MONITOR_LISTS[text])
+    assert settings.warnings == ()
+
+
+def test_monitor_tokens_go_with_a_generated_token_too() -> None:
+    settings = read(MQLITE_MONITOR_TOKENS="m")
+    assert (settings.is_token_generated, settings.monitor_tokens) == (True, ("m",))
+
+
+@pytest.mark.promise("W44")
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",", ",,", " , ", "secret,", ",secret", "secret,,third", "secret, ,third", "a secret",
+        "m,a\tsecret", "m,a\nsecret", "m,a\rsecret", "m,a\x0bsecret", "m,a\u3000secret",
+        "secret-admin", "m, secret-admin ", "m,third-admin",
+    ],
+)  # fmt: skip
+def test_a_bad_monitor_token_is_refused_without_its_text(text: str) -> None:
+    words = refusal(MQLITE_TOKENS="secret-admin,third-admin", MQLITE_MONITOR_TOKENS=text)
+    assert "MQLITE_MONITOR_TOKENS" in words
+    assert not re.search("secret|third", words)
+
+
+@pytest.mark.parametrize("off", ["off", " OFF "])
+def test_monitor_tokens_are_refused_while_authentication_is_off(off: str) -> None:
+    for insecure in (False, True):
+        flags: Flags = {"insecure-allow-remote": insecure}
+        environ = {"MQLITE_TOKENS": off, "MQLITE_MONITOR_TOKENS": "secret", **LOOPBACK}
+        words = refusal(flags, **environ)
+        assert "MQLITE_MONITOR_TOKENS" in words
+        assert "secret" not in words
+        assert read(flags, **{**environ, "MQLITE_MONITOR_TOKENS": " "}).monitor_tokens == ()
+
+
 # -- the rest --------------------------------------------------------------------------------------
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mqlite_actor.sdk.notation import parse_duration
 from mqlite_actor.version import __version__
 from mqlite_cli import usage
 from mqlite_cli.commands import BY_NAME, COMMANDS
-from mqlite_actor.sdk.notation import parse_duration
 from mqlite_cli.grammar import Arguments, Command, parse
 from mqlite_cli.refusals import HelpWanted, Refusal, UsageError
 from tests.services.cli_process import Shell

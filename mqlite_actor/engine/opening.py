@@ -1,0 +1,96 @@
+"""Opening an engine: for a block, or for a nursery of the caller's own.
+
+Called by the embedded handle, the broker and the command line. The file is opened in a thread;
+before anybody is served, every lease that a dead process left behind is ended. Whatever happens,
+the file is closed and its lock released last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import trio
+
+from mqlite_actor.contract import limits
+from mqlite_actor.engine import commands
+from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.group import run_group
+from mqlite_actor.semantics.operations import Operation
+from mqlite_actor.storage.sqlite import SqliteStore, open_store
+
+
+async def run_engine(
+    dsn: str,
+    options: EngineOptions | None = None,
+    *,
+    task_status: trio.TaskStatus[Engine] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Open an engine, hand it out through `task_status`, run it until it is closed or cancelled.
+
+    For `nursery.start`. Raises what opening raises; a crash of the writer ends the task with its
+    cause. Cancelling it closes in order: commands that were let in still run.
+    """
+    options = options or EngineOptions()
+    opening = partial(open_store, dsn, synchronous=options.synchronous, create=options.create)
+    with trio.CancelScope(shield=True):  # a file half opened would keep its lock
+        store = await trio.to_thread.run_sync(opening)
+    failure: BaseException | None = None
+    try:
+        await _recover(store, options)
+        engine = Engine(store, options)
+        try:
+            await engine.run(task_status)
+        except BaseExceptionGroup as group:
+            failure = engine.crash or _single(group)
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(store.close)
+    if failure is not None:
+        raise failure
+
+
+async def _recover(store: SqliteStore, options: EngineOptions) -> None:
+    """End the leases of a dead process, a slice per transaction, before anybody is served."""
+    table: dict[type[Any], Operation] = commands.INTERNAL
+    command = commands.Recover(limit=limits.RECOVERY_ROWS)
+    found = command.limit
+    while found >= command.limit:
+        result = await trio.to_thread.run_sync(run_group, store, table, [command], options.clock)
+        found = result.outcomes[0].unwrap()
+
+
+@asynccontextmanager
+async def open_engine(dsn: str, options: EngineOptions | None = None) -> AsyncIterator[Engine]:
+    """An engine for the length of a block. Leaving the block closes it in order.
+
+    An error of the block comes out as it is, the same object, not wrapped in a group; a crash of
+    the writer cancels the block and comes out as its cause.
+    """
+    engine: Engine | None = None
+    failure: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            engine = await nursery.start(run_engine, dsn, options)
+            try:
+                yield engine
+            except BaseException as error:
+                failure = error
+                raise
+            finally:
+                engine.close()
+    except BaseExceptionGroup as group:
+        crash = engine.crash if engine is not None else None
+        failure = crash or failure or _single(group)
+    if failure is not None:
+        raise failure
+
+
+def _single(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one exception in nested groups of one; else the group itself."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
