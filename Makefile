@@ -1,4 +1,5 @@
-# Two commands: `make run` starts a broker, `make test` checks everything that CI checks.
+# Two commands: `make run` starts a broker, `make test` checks everything that CI checks. `make proof`
+# runs the random tests long.
 # Both keep what they install in .venv; a stamp file there says that it matches pyproject.toml.
 
 VENV    := .venv
@@ -6,7 +7,7 @@ BIN     := $(VENV)/bin
 ADDR    ?= 127.0.0.1:6754
 WORKERS ?= 2
 
-.PHONY: run test lint format clean
+.PHONY: run test proof lint format clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -21,6 +22,12 @@ test: $(VENV)/.installed-test
 	$(call layer,imports,$(BIN)/lint-imports)
 	$(call layer,pytest,$(BIN)/pytest -n $(WORKERS))
 	@echo; echo "seconds per layer:"; cat $(VENV)/seconds
+
+# The same tests that CI runs a slice of, long: about an hour. Each prints the seed that repeats it.
+proof: $(VENV)/.installed-test
+	$(call layer,faults,MQLITE_FAULTS=10000 $(BIN)/pytest -n $(WORKERS) tests/engine/test_group_faults.py)
+	$(call layer,model,MQLITE_MODEL_EXAMPLES=5000 $(BIN)/pytest -n $(WORKERS) tests/model)
+	$(call layer,crashes,MQLITE_CRASH_KILLS=500 $(BIN)/pytest tests/crash)
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -33,6 +33,8 @@ def main() -> None:
         for synchronous in ("NORMAL", "FULL"):
             print(f"\n{synchronous}: pragmas {pragmas(folder, synchronous)}")
             report(interleaved(given.runs, embedded_things(folder, synchronous, scale)))
+            for figure in interleaved(given.runs, verbs(folder, synchronous, scale)).values():
+                print(f"  {figure}")
         print("\nHTTP, NORMAL")
         over_http(folder, given.runs, scale)
 
@@ -63,16 +65,27 @@ def embedded_things(folder: Path, synchronous: str, scale: float) -> dict[str, C
     }
 
 
+def verbs(folder: Path, synchronous: str, scale: float) -> dict[str, Callable[[], float]]:
+    """The yardstick's parts of a cycle, 64 a transaction."""
+    many = int(10_000 * scale)
+    return {
+        f"yardstick {what}": partial(yardstick, folder, synchronous, what, many, 64)
+        for what in ("claims", "completes", "abandons")
+    }
+
+
 def yardstick(
     folder: Path, synchronous: str, what: str, number: int, per_transaction: int
 ) -> float:
-    """One raw loop on a fresh file; cycles get their messages first."""
+    """One raw loop on a fresh file; its messages, or leases, are made first."""
     raw = Yardstick(folder, synchronous)
     try:
-        if what == "sends":
-            return raw.sends(number, per_transaction)
-        raw.sends(number)
-        return raw.cycles(number, per_transaction)
+        if what != "sends":
+            raw.sends(number)
+        if what in ("completes", "abandons"):
+            raw.claims(number)
+        loop: Callable[[int, int], float] = getattr(raw, what)
+        return loop(number, per_transaction)
     finally:
         raw.close()
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +39,7 @@ class Yardstick:
         self.store = store
         self._execute = store.connection.execute
         self._next = 1
+        self._held: deque[tuple[int, bytes]] = deque()
 
     def close(self) -> None:
         """Close and remove the file."""
@@ -47,9 +50,9 @@ class Yardstick:
     def sends(self, number: int, per_transaction: int = PER_TRANSACTION) -> float:
         """Insert messages; sends per second."""
         started = time.perf_counter()
-        for start in range(0, number, per_transaction):
+        for many in _parts(number, per_transaction):
             self._execute("BEGIN IMMEDIATE")
-            for _ in range(min(per_transaction, number - start)):
+            for _ in range(many):
                 self._run(
                     messages.insert(
                         self._next,
@@ -64,7 +67,47 @@ class Yardstick:
                     )
                 )
                 self._next += 1
-            self._commit((per_transaction, 0, 0, 0, 0, 0))
+            self._commit((many, 0, 0, 0, 0, 0))
+        return number / (time.perf_counter() - started)
+
+    def claims(self, number: int, per_transaction: int = PER_TRANSACTION) -> float:
+        """Lock the oldest message, one a claim; claims per second. They stay held."""
+        started = time.perf_counter()
+        for many in _parts(number, per_transaction):
+            self._execute("BEGIN IMMEDIATE")
+            for _ in range(many):
+                row = self._run(messages.head_rows(1, 1))[0]
+                token = os.urandom(16)
+                self._run(messages.lock(row[0], token, LOCKED_UNTIL))
+                self._held.append((row[0], token))
+            self._commit((-many, many, 0, 0, 0, 0))
+        return number / (time.perf_counter() - started)
+
+    def completes(self, number: int, per_transaction: int = PER_TRANSACTION) -> float:
+        """Complete what is held, under its fence and with a receipt; completes per second."""
+        started = time.perf_counter()
+        for many in _parts(number, per_transaction):
+            self._execute("BEGIN IMMEDIATE")
+            for _ in range(many):
+                seq, token = self._held.popleft()
+                self._run(messages.complete(seq, 1, token, NOW))
+                done = receipts.Verb.COMPLETED
+                self._run(receipts.insert(seq, 1, done, token, None, NOW + 1_800_000))
+            self._commit((0, -many, 0, 0, 0, 0))
+        return number / (time.perf_counter() - started)
+
+    def abandons(self, number: int, per_transaction: int = PER_TRANSACTION) -> float:
+        """Give back what is held, under its fence and with a receipt; abandons per second."""
+        started = time.perf_counter()
+        for many in _parts(number, per_transaction):
+            self._execute("BEGIN IMMEDIATE")
+            for _ in range(many):
+                seq, token = self._held.popleft()
+                self._run(messages.held(seq))
+                self._run(messages.give_back(seq, 1, None, NOW))
+                done = receipts.Verb.ABANDONED
+                self._run(receipts.insert(seq, 1, done, token, None, NOW + 1_800_000))
+            self._commit((many, -many, 0, 0, 0, 0))
         return number / (time.perf_counter() - started)
 
     def cycles(self, number: int, per_transaction: int = PER_TRANSACTION) -> float:
@@ -74,22 +117,9 @@ class Yardstick:
         make them.
         """
         started = time.perf_counter()
-        for start in range(0, number, per_transaction):
-            many = min(per_transaction, number - start)
-            held: list[tuple[int, bytes]] = []
-            self._execute("BEGIN IMMEDIATE")
-            for _ in range(many):
-                row = self._run(messages.head_rows(1, 1))[0]
-                token = os.urandom(16)
-                self._run(messages.lock(row[0], token, LOCKED_UNTIL))
-                held.append((row[0], token))
-            self._commit((-many, many, 0, 0, 0, 0))
-            self._execute("BEGIN IMMEDIATE")
-            for seq, token in held:
-                self._run(messages.complete(seq, 1, token, NOW))
-                done = receipts.Verb.COMPLETED
-                self._run(receipts.insert(seq, 1, done, token, None, NOW + 1_800_000))
-            self._commit((0, -many, 0, 0, 0, 0))
+        for many in _parts(number, per_transaction):
+            self.claims(many, many)
+            self.completes(many, many)
         return number / (time.perf_counter() - started)
 
     def _run(self, statement: database.Statement) -> list[database.Row]:
@@ -100,6 +130,12 @@ class Yardstick:
         self._run(counts.add(1, delta))
         self._run((database.WRITE_COUNTER, (self._next, "seq")))
         self._execute("COMMIT")
+
+
+def _parts(number: int, size: int) -> Iterator[int]:
+    """`number` cut into transactions of `size`."""
+    for start in range(0, number, size):
+        yield min(size, number - start)
 
 
 def pragmas(folder: Path, synchronous: str) -> dict[str, object]:

@@ -203,6 +203,10 @@ class StorageFailed(WorldError):
     error."""
 
 
+class StorageDamaged(StorageFailed):
+    """The file is damaged, or is no database any more."""
+
+
 class OpenError(MqliteError):
     """The store could not be opened; nothing in it was changed."""
 

@@ -158,6 +158,20 @@ CHECKPOINT_PAUSE_SECONDS: Final = 0.2
 CLOSE_SECONDS: Final = 10.0
 """How long close waits for work that has begun before it reports that it could not end in order."""
 
+# -- filters ---------------------------------------------------------------------------------------
+
+COMPILED_FILTERS_MAX: Final = 1024
+"""Compiled filters kept by their text: more than the subscriptions of a large broker."""
+
+FILTERED_BODY_BYTES: Final = 16 * 1024
+"""A longer body is parsed for a filter outside of the writer: about a millisecond of work."""
+
+FILTER_SLICE_SECONDS: Final = 0.005
+"""Filters are asked for this long before others get their turn: Python's own switch interval."""
+
+VERDICT_ROUNDS_MAX: Final = 8
+"""Rounds of asking while a topic's subscriptions change under a send, before it is refused."""
+
 # -- the HTTP door (spec/wire.md 5.1) --------------------------------------------------------------
 
 HEADER_SECONDS: Final = 10.0

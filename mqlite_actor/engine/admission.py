@@ -12,6 +12,7 @@ from typing import Any, Final
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.contract.wire import Message, SendRequest
+from mqlite_actor.engine.commands import JudgedSend
 
 COMMAND_BYTES: Final = 256
 """Rough weight of a command without bodies: struct, job, task bookkeeping."""
@@ -23,6 +24,8 @@ _TEXTS: Final = (
 
 def weigh(request: object) -> int:
     """Bytes that a command holds while it waits."""
+    if isinstance(request, JudgedSend):
+        request = request.request
     if not isinstance(request, SendRequest):
         return COMMAND_BYTES
     return COMMAND_BYTES + sum(COMMAND_BYTES + len(message.body) for message in request.messages)

@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 
 from mqlite_actor.contract import limits
-from mqlite_actor.semantics import dead_letters, depths, keys, operations, peek, sweep
+from mqlite_actor.contract.wire import SendRequest
+from mqlite_actor.semantics import dead_letters, depths, keys, operations, peek, send, sweep
 from mqlite_actor.semantics.operations import Operation
+from mqlite_actor.semantics.routing import Verdicts
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.sqlite import SqliteStore
 
@@ -62,6 +64,13 @@ class Release(msgspec.Struct, frozen=True):
     queue: str
     leases: tuple[tuple[int, bytes], ...]
     is_counted: bool = False
+
+
+class JudgedSend(msgspec.Struct, frozen=True):
+    """A send whose slow filters were asked before; `known` is what they said."""
+
+    request: SendRequest
+    known: Verdicts
 
 
 class Authenticate(msgspec.Struct, frozen=True):
@@ -191,4 +200,14 @@ ALONE: dict[type[Any], Callable[[SqliteStore, Any], Any]] = {
 
 def table(*, message_bytes_max: int) -> dict[type[Any], Operation]:
     """Every command that this engine can run."""
-    return {**operations.operations(message_bytes_max=message_bytes_max), **INTERNAL}
+    return {
+        **operations.operations(message_bytes_max=message_bytes_max),
+        **INTERNAL,
+        JudgedSend: lambda tx, command, now_ms: send.send(
+            tx,
+            command.request,
+            now_ms,
+            message_bytes_max=message_bytes_max,
+            known=command.known,
+        ),
+    }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -25,6 +25,7 @@ from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
 from mqlite_actor.engine import admission, commands, outbox
 from mqlite_actor.engine.actor import Actor
 from mqlite_actor.engine.chores import Chores
+from mqlite_actor.engine.filtering import Filtering
 from mqlite_actor.engine.group import GroupResult, run_group
 from mqlite_actor.engine.keeper import Keeper
 from mqlite_actor.engine.mailbox import Command, Job
@@ -76,6 +77,7 @@ class Engine:
         self._actor = Actor(self._run_group, self._ran)
         self._sweeper = Sweeper(self._submit, options.clock, options.retention)
         self._chores = Chores(self._submit, options.clock)
+        filtering = Filtering(self._submit, options.clock)
         truncate = partial(self._submit, commands.TruncateLog())
         self._keeper = Keeper(store, truncate, self._chores.reclaim, options.clock)
         self._observer = Observer(store, self._actor, self._submit, options.clock, self._health())
@@ -83,6 +85,10 @@ class Engine:
         self._stop = trio.Event()
         self._thread = threading.get_ident()
         self._local: dict[type[Any], Callable[[Any], Any]] = {
+            wire.SendRequest: filtering.send,
+            wire.ScheduleRequest: filtering.send,
+            wire.SubscribeRequest: filtering.subscribe,
+            wire.TestFilterRequest: filtering.test_filter,
             wire.StatusRequest: self._status,
             wire.ReceiveRequest: self._receive,
             wire.RedriveRequest: self._chores.redrive,
@@ -188,6 +194,10 @@ class Engine:
         found = await self._submit(commands.Authenticate(keys.digest(token)))
         outcome, rights = found
         return outcome, rights
+
+    def happened(self, events: Mapping[tuple[str, str], int]) -> None:
+        """Count what became true outside of the actor: at the opening."""
+        self._actor.events.update(events)
 
     def stop_waiting(self) -> None:
         """Answer each waiting receive with an empty list, now and from now on; the rest goes on."""

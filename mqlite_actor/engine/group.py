@@ -32,7 +32,7 @@ from mqlite_actor.contract.errors import (
     StorageFull,
     Unavailable,
 )
-from mqlite_actor.engine.commands import ALONE
+from mqlite_actor.engine.commands import ALONE, JudgedSend
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.sqlite import SqliteStore, mapped
@@ -45,7 +45,7 @@ SETTLES: Final = (
 )  # fmt: skip
 """Run first when a group is repeated one by one: they free space, and leases are ticking."""
 
-SENDS: Final = (wire.SendRequest, wire.ScheduleRequest)
+SENDS: Final = (wire.SendRequest, wire.ScheduleRequest, JudgedSend)
 """Not tried any more after the disk was found full."""
 
 

@@ -15,6 +15,7 @@ from mqlite_actor.contract.errors import (
     Closed,
     MqliteError,
     OutcomeUnknown,
+    StorageDamaged,
     StorageFailed,
     StorageFull,
     Unavailable,
@@ -37,6 +38,7 @@ _CODE_OF: Final[tuple[tuple[type[MqliteError], tuple[str, str]], ...]] = (
     (OutcomeUnknown, ("outcome_unknown", "outcome_unknown")),
     (StorageFull, ("error", "full")),
     (Unavailable, ("error", "busy")),
+    (StorageDamaged, ("error", "corrupt")),
     (StorageFailed, ("error", "io")),
     (Closed, ("error", "closed")),
 )

@@ -7,6 +7,7 @@ the file is closed and its lock released last.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -39,8 +40,9 @@ async def run_engine(
         store = await trio.to_thread.run_sync(opening)
     failure: BaseException | None = None
     try:
-        await _recover(store, options)
+        recovered = await _recover(store, options)
         engine = Engine(store, options)
+        engine.happened(recovered)
         try:
             await engine.run(task_status)
         except BaseExceptionGroup as group:
@@ -52,14 +54,18 @@ async def run_engine(
         raise failure
 
 
-async def _recover(store: SqliteStore, options: EngineOptions) -> None:
-    """End the leases of a dead process, a slice per transaction, before anybody is served."""
+async def _recover(store: SqliteStore, options: EngineOptions) -> Counter[tuple[str, str]]:
+    """End the leases of a dead process, a slice per transaction, before anybody is served; what
+    happened by it."""
+    events: Counter[tuple[str, str]] = Counter()
     table: dict[type[Any], Operation] = commands.INTERNAL
     command = commands.Recover(limit=limits.RECOVERY_ROWS)
     found = command.limit
     while found >= command.limit:
         result = await trio.to_thread.run_sync(run_group, store, table, [command], options.clock)
         found = result.outcomes[0].unwrap()
+        events.update(result.events)
+    return events
 
 
 @asynccontextmanager

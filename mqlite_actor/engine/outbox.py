@@ -28,8 +28,11 @@ from mqlite_actor.contract.errors import (
     TxTimeout,
 )
 from mqlite_actor.engine import admission
+from mqlite_actor.engine.commands import JudgedSend
+from mqlite_actor.engine.filtering import Inquiry
 from mqlite_actor.engine.group import GroupResult
 from mqlite_actor.semantics.operations import Operation
+from mqlite_actor.semantics.routing import Undecided, Verdicts
 from mqlite_actor.storage.database import Row, Value
 from mqlite_actor.storage.sqlite import SqliteStore, is_constraint, mapped
 
@@ -88,7 +91,7 @@ class UserTransaction:
         """Run a verb of the queue inside this transaction."""
         self._check()
         admission.check_texts(request)
-        return self._guarded(lambda: self._table[type(request)](self._tx, request, self._now_ms))
+        return self._guarded(lambda: self._run(request))
 
     def commit(self) -> None:
         """Make everything true, and `result` what is to be published.
@@ -131,6 +134,18 @@ class UserTransaction:
         return OutcomeUnknown(
             f"the commit failed ({failure.message}) and may or may not be on disk"
         )
+
+    def _run(self, request: Any) -> Any:  # noqa: ANN401  # the table pairs the types
+        reply = self._table[type(request)](self._tx, request, self._now_ms)
+        if not isinstance(reply, Undecided):
+            return reply
+        known: Verdicts = {}
+        inquiry = Inquiry(request, reply, known, self._now_ms)
+        while inquiry.is_open:  # the writer is ours anyway, so the filters are asked here
+            inquiry.go_on()
+            self._check()
+        command = JudgedSend(request, known)
+        return self._table[JudgedSend](self._tx, command, self._now_ms)
 
     def _is_late(self) -> bool:
         return self._clock.monotonic() > self._ends_at

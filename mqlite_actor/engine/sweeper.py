@@ -113,6 +113,7 @@ class Health:
         self.duration.add(seconds)
         self.failures += 1
         self.consecutive_failures += 1
+        self.recovered_at_ms = 0
         self.last_failure_at_ms = now_ms
         self.last_error = error_code_of(error)
 

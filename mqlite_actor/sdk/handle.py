@@ -95,6 +95,15 @@ class Handle(ABC):
         request = wire.SubscribeRequest(topic=topic, name=name, filter=wire.Filter(expr=filter))
         await self.call(request)
 
+    async def test_filter(
+        self, expr: str, sample: Message | None = None
+    ) -> wire.TestFilterResponse:
+        """Compile a filter and, if a sample is given, say whether it matches. Stores nothing.
+
+        A filter that does not compile or fails is an answer, not an error.
+        """
+        return await self.call(wire.TestFilterRequest(expr=expr, message=sample))
+
     async def list_subscriptions(self) -> list[wire.SubscriptionInfo]:
         """All subscriptions by topic and name."""
         return (await self.call(wire.ListSubscriptionsRequest())).subscriptions

@@ -78,7 +78,7 @@ def subscribe(tx: Transaction, request: SubscribeRequest, now_ms: int) -> EmptyR
         raise InvalidArgument(f"{'name' if topic else 'topic'} is empty")
     if topic == name:
         raise NameConflict(f"topic and subscription are both called {quoted(name)}; use two names")
-    routing.compile_filter(expr)
+    routing.checked(expr)
     if queues.lookup(tx, topic) is not None:
         raise NameConflict(f"topic {quoted(topic)} is already a queue or a subscription")
     queue = queues.lookup(tx, name)

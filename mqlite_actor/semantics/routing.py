@@ -1,44 +1,34 @@
 """Where a send goes: one queue, or the subscriptions of a topic that want the message.
 
-Called by send. Queues and topics share one name space, so a name is either. A subscription's filter
-decides for each message; one that does not compile or fails at run time routes nothing to its own
-subscription, is counted, and never fails the publish (spec/engine.md 3.15).
+Called by send; the engine evaluates here what must not hold up the writer. Queues and topics share
+one name space, so a name is either. A subscription's filter decides for each message; one that does
+not compile or fails at run time routes nothing to its own subscription, is counted, and never fails
+the publish (spec/engine.md 3.15). A filter that may take long is never evaluated in a transaction
+of the engine's: send answers Undecided, and comes again with the verdicts (ruling R12). Which
+filters are asked is so decided by the roster at the commit, whatever changed meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Protocol, cast
+from functools import lru_cache
+from typing import Final, TypeAlias, cast
 
+from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidFilter, QueueNotFound, quoted
 from mqlite_actor.contract.wire import Message
+from mqlite_actor.filters import Facts, Filter, FilterFailed, compile_filter
 from mqlite_actor.storage import queues, subscriptions
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.queues import Queue
 
 _log = logging.getLogger("mqlite.filters")
 
+MATCH_ALL: Final = compile_filter("")
 
-class Filter(Protocol):
-    """What a compiled filter is to this floor."""
-
-    def evaluate(
-        self, message: Message, *, enqueued_at_ms: int, visible_at_ms: int, now_ms: int
-    ) -> bool:
-        """Whether the message matches; raises an Exception when it fails at run time."""
-
-
-class MatchAll:
-    """The filter of a subscription that has none."""
-
-    __slots__ = ()
-
-    def evaluate(self, *_: object, **__: object) -> bool:
-        """Every message matches."""
-        return True
-
-
-MATCH_ALL = MatchAll()
+Verdict: TypeAlias = bool | FilterFailed
+Verdicts: TypeAlias = dict[tuple[str, int], Verdict]
+"""What filters said, by their source and the message's place in the call."""
 
 
 class Route:
@@ -51,11 +41,30 @@ class Route:
         self.filter = filter_  # None: it does not compile, so nothing passes
 
 
-def compile_filter(source: str) -> Filter:
-    """The filter of this text; InvalidFilter says where and why not. Blank matches everything."""
-    if not source.strip():
-        return MATCH_ALL
-    raise InvalidFilter("this version has no filter language yet; subscribe without a filter")
+class Undecided:
+    """The answer of a send that changed nothing: these filters are to be asked first."""
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: list[tuple[Filter, int]]) -> None:
+        self.pairs = pairs  # with the message's place in the call
+
+
+@lru_cache(maxsize=limits.COMPILED_FILTERS_MAX)
+def compiled(source: str) -> Filter | InvalidFilter:
+    """The filter of this text, or why it is none. Thread-safe; a text is compiled once."""
+    try:
+        return compile_filter(source)
+    except InvalidFilter as error:
+        return error
+
+
+def checked(source: str) -> Filter:
+    """The filter of this text; InvalidFilter says where and why not."""
+    found = compiled(source)
+    if isinstance(found, InvalidFilter):
+        raise InvalidFilter(found.message)
+    return found
 
 
 def routes(tx: Transaction, name: str) -> list[Route]:
@@ -67,40 +76,68 @@ def routes(tx: Transaction, name: str) -> list[Route]:
     if not roster:
         raise QueueNotFound(f"no queue or topic is called {quoted(name)}")
     return [
-        Route(queues.by_id(tx, queue_id), _compiled(tx, subscription, source))
+        Route(queues.by_id(tx, queue_id), _filter_of(tx, subscription, source))
         for queue_id, subscription, source in roster
     ]
 
 
-def wants(
-    tx: Transaction, route: Route, message: Message, *, now_ms: int, visible_at_ms: int
-) -> bool:
+def undecided(routes: list[Route], batch: list[Message], known: Verdicts) -> Undecided | None:
+    """What has to be asked outside of the transaction, and is not yet known."""
+    if routes[0].filter is MATCH_ALL and len(routes) == 1:
+        return None
+    slow = {route.filter.source: route.filter for route in routes if route.filter is not None}
+    pairs = [
+        (each, index)
+        for each in slow.values()
+        if each.has_loops or each.reads_body
+        for index, message in enumerate(batch)
+        if _takes_long(each, message) and (each.source, index) not in known
+    ]
+    return Undecided(pairs) if pairs else None
+
+
+def judge(filter_: Filter, facts: Facts) -> Verdict:
+    """Ask one filter about one message."""
+    try:
+        return filter_.decide(facts)
+    except FilterFailed as error:
+        return error
+
+
+def wants(tx: Transaction, route: Route, index: int, facts: Facts, known: Verdicts) -> bool:
     """Whether the message goes to this target; a filter that fails is counted and says no."""
     if route.filter is MATCH_ALL:
         return True
     if route.filter is None:
         return False
-    try:
-        return route.filter.evaluate(
-            message, enqueued_at_ms=now_ms, visible_at_ms=visible_at_ms, now_ms=now_ms
-        )
-    except Exception as error:  # noqa: BLE001  # fail closed, whatever a filter runs into
+    verdict = known.get((route.filter.source, index))
+    if verdict is None:
+        verdict = judge(route.filter, facts)
+    if isinstance(verdict, FilterFailed):
         tx.filter_failed(route.queue.name, "evaluate")
-        _log.error("filter of subscription %s failed: %s", quoted(route.queue.name), error)
+        _log.error("filter of subscription %s failed: %s", quoted(route.queue.name), verdict)
         return False
+    return verdict
 
 
-def _compiled(tx: Transaction, subscription: str, source: str) -> Filter | None:
+def _takes_long(filter_: Filter, message: Message) -> bool:
+    return filter_.has_loops or (
+        filter_.reads_body and len(message.body) > limits.FILTERED_BODY_BYTES
+    )
+
+
+def _filter_of(tx: Transaction, subscription: str, source: str) -> Filter | None:
+    if not source:
+        return MATCH_ALL
     filters = tx.ledger.filters
     if source not in filters:
-        try:
-            filters[source] = compile_filter(source)
-        except InvalidFilter as error:
+        found = compiled(source)
+        if isinstance(found, InvalidFilter):
             tx.filter_failed(subscription, "compile")
             _log.error(
                 "filter of subscription %s does not compile: %s",
                 quoted(subscription),
-                error.message,
+                found.message,
             )
-            filters[source] = None
+        filters[source] = found if isinstance(found, Filter) else None
     return cast("Filter | None", filters[source])  # storage knows nothing of filters

@@ -19,22 +19,31 @@ from mqlite_actor.contract.errors import (
 )
 from mqlite_actor.contract.wire import Message, SendRequest, SendResponse
 from mqlite_actor.contract.words import Ordering
+from mqlite_actor.filters import Facts
 from mqlite_actor.semantics import lifecycle, routing
 from mqlite_actor.semantics.lifecycle import Event, check_step, instant
-from mqlite_actor.semantics.routing import Route
+from mqlite_actor.semantics.routing import Route, Undecided, Verdicts
 from mqlite_actor.storage import memory, messages, rows
 from mqlite_actor.storage.database import Stored, Transaction, WriteSet
 from mqlite_actor.storage.queues import Queue
 
+_UNASKED: Verdicts = {}
+
 
 def send(
-    tx: Transaction, request: SendRequest, now_ms: int, *, message_bytes_max: int
-) -> SendResponse:
+    tx: Transaction,
+    request: SendRequest,
+    now_ms: int,
+    *,
+    message_bytes_max: int,
+    known: Verdicts = _UNASKED,
+) -> SendResponse | Undecided:
     """Store every message in every target that wants it; one slot per message, in order.
 
     A slot is the number in the last target, in the order of their names, that stored or recognised
     the message; a recognised duplicate's number is that of the first acceptance. A duplicate with
     another body leaves 0, or raises DedupConflict when it is the only message of the call.
+    Undecided when a slow filter has to be asked first, whose verdict is not among the `known`.
     """
     at = request.scheduled_enqueue_time_ms
     if at < 0:
@@ -44,13 +53,17 @@ def send(
     _check_time(at, now_ms)
     _check_sizes(request.messages, message_bytes_max)
     routes = routing.routes(tx, request.queue)
-    wanted = _wanted(tx, routes, request.messages, now_ms=now_ms, visible_at_ms=at or now_ms)
+    questions = routing.undecided(routes, request.messages, known)
+    if questions is not None:
+        return questions
+    wanted = _wanted(tx, routes, request, now_ms, known)
     deliveries = _judged(tx, wanted, request.messages, now_ms)
     slots = [_Slot() for _ in request.messages]
     for each in deliveries:
         slots[each.index].add(each)
     if len(slots) == 1 and slots[0].is_refused:
-        tx.happened(deliveries[0].queue.name, "dedup_conflict")
+        for each in deliveries:
+            tx.happened(each.queue.name, "dedup_conflict")
         raise DedupConflict(
             f"message_id {quoted(request.messages[0].message_id)} was sent to"
             f" {quoted(request.queue)} before, with another body"
@@ -131,19 +144,16 @@ class _Slot:
 
 
 def _wanted(
-    tx: Transaction,
-    routes: list[Route],
-    batch: list[Message],
-    *,
-    now_ms: int,
-    visible_at_ms: int,
+    tx: Transaction, routes: list[Route], request: SendRequest, now_ms: int, known: Verdicts
 ) -> list[_Delivery]:
     """Every message with every target that wants it. A target that does not is not asked whether
     the message has a group."""
     found: list[_Delivery] = []
-    for index, message in enumerate(batch):
+    visible_at_ms = request.scheduled_enqueue_time_ms or now_ms
+    for index, message in enumerate(request.messages):
+        facts = Facts(message, enqueued_at_ms=now_ms, visible_at_ms=visible_at_ms, now_ms=now_ms)
         for route in routes:
-            if not routing.wants(tx, route, message, now_ms=now_ms, visible_at_ms=visible_at_ms):
+            if not routing.wants(tx, route, index, facts, known):
                 continue
             if route.queue.ordering_mode == Ordering.GROUP_FIFO and not message.group_id:
                 raise GroupRequired(

@@ -22,8 +22,9 @@ only."""
 
 # WAL needs memory shared between processes, which these do not give (sqlite.org/wal.html, point 2).
 NETWORK_FILE_SYSTEMS: Final = {
-    "nfs": "NFS", "nfs4": "NFS", "cifs": "SMB", "smb3": "SMB", "9p": "9p", "ceph": "Ceph",
-    "afs": "AFS", "ocfs2": "OCFS2", "gfs2": "GFS2",
+    "nfs": "NFS", "nfs4": "NFS", "cifs": "SMB", "smb3": "SMB", "smbfs": "SMB", "9p": "9p",
+    "ceph": "Ceph", "lustre": "Lustre", "gpfs": "GPFS", "fuse.sshfs": "SSHFS",
+    "fuse.glusterfs": "GlusterFS", "afs": "AFS", "ocfs2": "OCFS2", "gfs2": "GFS2",
 }  # fmt: skip
 
 

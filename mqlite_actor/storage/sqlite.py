@@ -19,6 +19,7 @@ from mqlite_actor.contract.errors import (
     Internal,
     MqliteError,
     OpenError,
+    StorageDamaged,
     StorageFailed,
     StorageFull,
     Unavailable,
@@ -50,7 +51,8 @@ def mapped(error: Exception) -> MqliteError:
         return Unavailable("another program holds a lock on the database file; try again")
     if isinstance(error, _DOUBTFUL):
         kind = type(error).__name__.removesuffix("Error").lower()
-        return StorageFailed(
+        is_damage = isinstance(error, apsw.CorruptError | apsw.NotADBError)
+        return (StorageDamaged if is_damage else StorageFailed)(
             f"storage failed ({kind}); writes are refused until the file is sound again"
         )
     return Internal(f"unexpected {type(error).__name__}; the log has the cause")

@@ -103,7 +103,8 @@ class Authenticator:
         return await self._managed(token)
 
     def denied(self) -> None:
-        """Count a good credential that lacked a right."""
+        """A good credential lacked a right: it was counted as a success, and is none."""
+        self.counts["success"] -= 1
         self.counts["permission_denied"] += 1
 
     async def _managed(self, token: str) -> Access:

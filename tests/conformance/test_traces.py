@@ -25,23 +25,7 @@ from tests.conformance.handles import opened
 from tests.conformance.traces import TOKEN, Answer, Names, Step, compare, scenarios
 from tests.services.door_client import open_door
 
-TOPICS: Final = "topics and subscriptions"
-DEAD_LETTERS: Final = "redrive and purge"
-
-NOT_YET: Final = {
-    "routes.empty_object": f"{TOPICS}, {DEAD_LETTERS}, filters",
-    "routes.null": f"{TOPICS}, {DEAD_LETTERS}, filters",
-    "routes.empty_body": f"{TOPICS}, {DEAD_LETTERS}, filters",
-    "json.unknown_fields": f"{TOPICS}, {DEAD_LETTERS}, filters",
-    "json.null_fields": f"{TOPICS}, filters",
-    "topic.subscribe": TOPICS,
-    "topic.bad_subscriptions": TOPICS,
-    "topic.adopt": TOPICS,
-    "topic.fan_out": TOPICS,
-    "topic.no_match": TOPICS,
-    "topic.group_rule": TOPICS,
-    "filter.test_filter": "filters",
-}
+NOT_YET: Final[dict[str, str]] = {}
 """Scenario → what it waits for. It only shrinks."""
 
 SCENARIOS: Final = scenarios()

@@ -3,8 +3,8 @@
 `python -m tests.crash.outbox_worker PATH SYNCHRONOUS SEED MODE` writes one line per event to
 stdout, each in one write: `ready`, `ordered N` after the commit of order N with its message,
 `handled N` after the commit that completed N's message and noted it, `alive WORD` in answer to a
-line WORD on stdin. With the mode `stop` it makes a few orders, then writes the row of one more, says
-`inside N`, and stays there with the transaction open.
+line WORD on stdin. With the mode `stop` it makes a few orders, then writes the row of one more,
+says `inside N`, and stays there with the transaction open.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from mqlite_actor.contract.errors import (
 )
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
+from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.sqlite import SqliteStore
 from tests.conformance.audit import audit_file
 from tests.engine.gate import (
@@ -115,7 +116,7 @@ async def test_after_the_first_refusal_the_other_sends_are_not_tried(engine: Eng
     tried: list[bytes] = []
     send = engine._table[wire.SendRequest]
 
-    def note(tx: Any, request: wire.SendRequest, now_ms: int) -> object:  # noqa: ANN401 - as the table
+    def note(tx: Transaction, request: wire.SendRequest, now_ms: int) -> object:
         tried.append(request.messages[0].body[:1])
         return send(tx, request, now_ms)
 

@@ -21,7 +21,7 @@ from tests.storage.fault_vfs import CALLS, Fault, FaultVfs, faulty
 STEPS_MAX = 300
 """More calls of one kind than the groups make; the loop ends when the fault is not reached."""
 
-TRIALS = int(os.environ.get("MQLITE_FAULTS", "300"))
+TRIALS = int(os.environ.get("MQLITE_FAULTS", "200"))
 SEED = int(os.environ.get("MQLITE_FAULTS_SEED") or random.SystemRandom().randrange(2**32))
 WORKERS = 2
 """The trials are two tests, so that two processes share them."""

@@ -15,6 +15,7 @@ from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import MqliteError, StorageFull
 from mqlite_actor.contract.wire import Message
+from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.meters import Meter
 from mqlite_actor.engine.opening import open_engine
@@ -102,6 +103,33 @@ async def test_a_file_that_cannot_be_opened_again_is_null_with_its_reason(
     vfs.arm(Fault("open", 1, apsw.CantOpenError, lasting=True))
     assert is_unreadable(await observe(frail), "io", clock.now_ms())
     vfs.disarm()
+    assert (await observe(frail))["collection"]["state"] == "available"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (apsw.IOError, "io"),
+        (apsw.FullError, "full"),
+        (apsw.BusyError, "busy"),
+        (apsw.CorruptError, "corrupt"),
+        (apsw.NotADBError, "corrupt"),
+        (ZeroDivisionError, "other"),
+    ],
+)
+async def test_each_failure_of_a_collection_has_its_word(
+    frail: Engine, clock: ManualClock, kind: type[Exception], code: str
+) -> None:
+    collect = frail._table[commands.Collect]
+
+    def fail(_tx: object, _request: object, _now_ms: int) -> object:
+        raise kind
+
+    teach(frail, commands.Collect, fail)
+    seen = await observe(frail)
+    assert is_unreadable(seen, code, clock.now_ms())
+    assert storage(seen)["transaction", "error", code] == 1
+    teach(frail, commands.Collect, collect)
     assert (await observe(frail))["collection"]["state"] == "available"
 
 

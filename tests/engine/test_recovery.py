@@ -100,7 +100,7 @@ async def test_groups_and_strict_queues_go_on_at_their_head(
     assert not audit_file(copy)
 
 
-@pytest.mark.promise("E88")
+@pytest.mark.promise("E79", "E88")
 async def test_receipts_and_attempts_outlive_the_dead(
     engine: Engine, store: Path, tmp_path: Path, options: EngineOptions
 ) -> None:
@@ -144,7 +144,7 @@ async def test_what_was_not_leased_is_untouched(
         assert [message.body for message in await take(opened, "q", 10)] == [b"later"]
 
 
-@pytest.mark.promise("E44", "E79")
+@pytest.mark.promise("E44")
 async def test_duplicates_are_known_after_a_death(
     engine: Engine, store: Path, tmp_path: Path, options: EngineOptions
 ) -> None:

@@ -33,6 +33,12 @@ from tests.engine.gate import (
 )
 
 HOUR_MS = 3_600_000
+MULTIPLY = """
+WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < ?)
+INSERT OR REPLACE INTO messages (id, queue_id, state, delivery_count, visible_at, locked_until,
+  lock_token, enqueued_at, expires_at, body)
+SELECT n, (SELECT queue_id FROM messages LIMIT 1), 3, 1, 0, 1, zeroblob(16), 0, 0, x'' FROM c"""
+
 TASKS = ("locks", "scheduled", "ttl", "dedup", "receipts", "retention")
 COMMANDS = (
     commands.Reap,
@@ -147,6 +153,41 @@ async def test_foreground_work_goes_between_the_slices(
     while not active_then:
         await settled()
     assert active_then[0] <= limits.MAINTENANCE_ROWS, "answered after one slice, not after all"
+
+
+@pytest.mark.promise("E119")
+async def test_a_hundred_thousand_due_leases_never_hold_a_send_for_more_than_a_slice(
+    engine: Engine, clock: ManualClock, nursery: trio.Nursery
+) -> None:
+    """Counted in groups, not in seconds: a send shares the writer with one slice at a time."""
+    await create(engine, "q")
+    await create(engine, "other")
+    await engine.call(sending("q", *[b""] * 1000))
+    engine._store.run(
+        [
+            (MULTIPLY, (100_000,)),
+            ("UPDATE counts SET active = 0, locked = 100000 WHERE locked + active = 1000", ()),
+            ("UPDATE counters SET value = 100000 WHERE name = 'seq'", ()),
+        ]
+    )
+    engine._store.ledger.forget()
+    clock.advance(1)
+    done = trio.Event()
+
+    async def sweep() -> None:
+        await engine.run_maintenance_once()
+        done.set()
+
+    nursery.start_soon(sweep)
+    waits: list[int] = []
+    while not done.is_set():
+        before = engine.statistics()["groups"]
+        await engine.call(sending("other", b"x"))
+        waits.append(engine.statistics()["groups"] - before)
+    assert len(waits) > 100_000 / limits.MAINTENANCE_ROWS / 2
+    assert max(waits) <= 3
+    stats = await engine.call(wire.StatsRequest(queue="q"))
+    assert (stats.active, stats.locked) == (100_000, 0)
 
 
 # -- failure ---------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, seed, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -35,7 +35,7 @@ from tests.model.drivers import Answer, EngineDriver, GroupDriver
 from tests.model.model import Model
 
 SEED = os.environ.get("MQLITE_MODEL_SEED", "")
-EXAMPLES = int(os.environ.get("MQLITE_MODEL_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("MQLITE_MODEL_EXAMPLES", "125"))
 STEPS = 40
 PLAIN = ("p", "q")
 SUBSCRIPTIONS = ("s1", "s2")
@@ -336,6 +336,7 @@ def test_the_engine_lives_as_the_model_says(lives: type[Lives]) -> None:
             deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),
+            phases=(Phase.generate, Phase.shrink),
             print_blob=True,
         ),
     )

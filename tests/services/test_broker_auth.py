@@ -322,6 +322,22 @@ async def test_tokens_of_the_environment_work_without_a_key_store(
     assert not is_told(key, said)
 
 
+async def test_a_store_that_another_program_holds_is_500_for_keys_too(
+    scene: Scene, store: Path
+) -> None:
+    """Not 503: who presents a key cannot tell a busy store from a broken one (wire 1.2)."""
+    key = await mint(scene, "manage")
+    scene.engine._store.connection.set_busy_timeout(50)
+    other = apsw.Connection(str(store))
+    other.execute("BEGIN IMMEDIATE")
+    answer = await scene.ask("/nope", fields=key.fields)
+    other.execute("ROLLBACK")
+    other.close()
+    assert failure(answer) == INTERNAL
+    assert "retry-after" not in answer.headers
+    assert failure(await scene.ask("/nope", fields=key.fields)) == (404, "not_found")
+
+
 async def test_a_closed_engine_knows_no_key(scene: Scene) -> None:
     key = await mint(scene, "manage")
     scene.engine.close()

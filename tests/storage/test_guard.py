@@ -21,6 +21,7 @@ from outcome import Error
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import OutcomeUnknown, StorageFailed
 from mqlite_actor.storage.guard import FileReplaced
+from tests.storage.child import ROOT
 from tests.storage.writer import Writer, killed_copy, writing
 
 ELSEWHERE = """
@@ -150,3 +151,63 @@ def test_our_own_checkpoints_and_readers_alarm_nobody(path: Path, writer: Writer
     assert use_elsewhere(path) == 4
     writer.store.check_files()
     assert told(writer, b"after") is None
+
+
+# -- the very sequence, in a program that is killed -----------------------------------------------
+
+PROGRAM = """
+import sqlite3, sys
+from mqlite_actor.contract import wire
+from tests.storage.writer import writing
+
+path = sys.argv[1]
+with writing(path) as writer:
+    writer.create("q")
+    for number in range(20):
+        if number == 5:
+            own = sqlite3.connect(path)
+            own.execute("CREATE TABLE orders (id)")
+            own.execute("INSERT INTO orders VALUES (1)")
+            own.commit()
+            own.close()
+            print("closed", flush=True)
+            sys.stdin.readline()
+        body = b"%d" % number
+        batch = [wire.Message(body=body)]
+        outcome = writer.group(wire.SendRequest(queue="q", messages=batch))[0]
+        if hasattr(outcome, "value"):
+            print(f"acknowledged {number}", flush=True)
+    print("done", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_killed_program_that_used_both_libraries_lost_nothing_it_acknowledged(
+    path: Path,
+) -> None:
+    acknowledged: list[bytes] = []
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(path)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # the engine's log
+        text=True,
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        for line in program.stdout:
+            word, _, number = line.strip().partition(" ")
+            if word == "closed":
+                assert use_elsewhere(path) == 5
+                program.stdin.write("go on\n")
+                program.stdin.flush()
+            elif word == "acknowledged":
+                acknowledged.append(number.encode())
+            else:
+                program.kill()
+    assert len(acknowledged) >= 19, "one commit went into the deleted log, and was not acknowledged"
+    with writing(path) as writer:
+        stored = writer.bodies("q")
+        assert [body for body in stored if body in acknowledged] == acknowledged
+        writer.check()
