@@ -310,11 +310,11 @@ class ListSubscriptionsRequest(Request[ListSubscriptionsResponse], frozen=True):
     """List which subscription listens to which topic. The body is never read."""
 
 
-class TestFilterResponse(Response, frozen=True):
+class TestFilterResponse(Response, frozen=True, kw_only=True):
     """Whether the expression compiles, ran and matched; `error` only when something failed."""
 
     valid: bool
-    error: str | msgspec.UnsetType
+    error: str | msgspec.UnsetType = msgspec.UNSET
     ran: bool
     matched: bool
 

@@ -127,26 +127,25 @@ async def test_a_filter_that_fails_takes_nothing_from_the_others(
 
 @pytest.mark.promise("W70")
 @pytest.mark.parametrize(
-    ("expr", "sample", "valid", "ran", "matched"),
+    ("expr", "sample", "said"),
     [
-        (PAYMENTS, None, True, False, False),
-        (PAYMENTS, Message(subject="payment.a"), True, True, True),
-        (PAYMENTS, Message(subject="order"), True, True, False),
-        ("", Message(), True, True, True),
-        ("  ", Message(), True, True, True),
-        ("subject ==", None, False, False, False),
-        ("subject ==", Message(), False, False, False),
-        (FAILS, Message(), True, True, False),
+        (PAYMENTS, None, "valid"),
+        (PAYMENTS, Message(subject="payment.a"), "valid ran matched"),
+        (PAYMENTS, Message(subject="order"), "valid ran"),
+        ("", Message(), "valid ran matched"),
+        ("  ", Message(), "valid ran matched"),
+        ("subject ==", None, "error"),
+        ("subject ==", Message(), "error"),
+        (FAILS, Message(), "valid error ran"),
     ],
 )
 async def test_a_filter_can_be_tried_without_storing_anything(
-    handle: Handle, expr: str, sample: Message | None, valid: bool, ran: bool, matched: bool
+    handle: Handle, expr: str, sample: Message | None, said: str
 ) -> None:
     before = (await handle.call(wire.StatusRequest())).subscriptions
     reply = await handle.call(wire.TestFilterRequest(expr=expr, message=sample))
-    assert (reply.valid, reply.ran, reply.matched) == (valid, ran, matched)
-    failed = not valid or expr == FAILS
-    assert bool(reply.error) is failed
+    found = {name: bool(getattr(reply, name)) for name in ("valid", "error", "ran", "matched")}
+    assert " ".join(name for name in found if found[name]) == said
     assert (await handle.call(wire.StatusRequest())).subscriptions == before
 
 

@@ -114,7 +114,7 @@ def any_fault(dice: random.Random) -> Fault:
     return Fault(call, at, error, lasting=dice.random() < 0.4)
 
 
-@pytest.mark.promise("E21", "E64", "E88", "E158")
+@pytest.mark.promise("E21", "E22", "E64", "E88", "E124", "E158")
 @pytest.mark.parametrize("worker", range(WORKERS))
 def test_any_commands_under_any_fault_were_told_the_truth(
     tmp_path: Path, vfs: FaultVfs, pool: Pool, worker: int

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -26,6 +26,8 @@ from mqlite_actor.engine.sweeper import Retention, passes
 from mqlite_actor.storage.sqlite import open_store
 
 BOUND_SECONDS = 15.0
+
+R = TypeVar("R")
 
 Answer = wire.Response | str
 """A response, or the wire code of a refusal."""
@@ -69,7 +71,7 @@ class EngineDriver:
             return error.code
         return response
 
-    def _run(self, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:  # noqa: ANN401 - whatever it returns
+    def _run(self, call: Callable[[], Coroutine[Any, Any, R]]) -> R:
         return trio.from_thread.run(call, trio_token=self._token)
 
 

@@ -223,6 +223,41 @@ def test_monitor_tokens_are_refused_while_authentication_is_off(off: str) -> Non
         assert read(flags, **{**environ, "MQLITE_MONITOR_TOKENS": " "}).monitor_tokens == ()
 
 
+BAD_BOUNDS = [
+    ("MQLITE_DLQ_MAX_AGE", "3 parsecs"),
+    ("MQLITE_DLQ_MAX_COUNT", "many"),
+    ("MQLITE_DLQ_MAX_COUNT", "1e6"),
+    ("MQLITE_DLQ_MAX_BYTES", "1GB"),
+]
+
+
+def bounds(**environ: str) -> tuple[int, int, int]:
+    found = read(**environ)
+    return found.dlq_max_age_ms, found.dlq_max_count, found.dlq_max_bytes
+
+
+@pytest.mark.promise("E117")
+def test_a_broker_bounds_its_dead_letters_unless_it_is_told_not_to() -> None:
+    assert bounds() == (14 * 24 * 3_600_000, 1_000_000, 0)
+    assert bounds(MQLITE_DLQ_RETENTION="off") == (0, 0, 0)
+    assert bounds(MQLITE_DLQ_MAX_AGE="36h", MQLITE_DLQ_MAX_COUNT="5", MQLITE_DLQ_MAX_BYTES="7") == (
+        36 * 3_600_000,
+        5,
+        7,
+    )
+    assert bounds(MQLITE_DLQ_MAX_AGE="0", MQLITE_DLQ_MAX_COUNT="-1") == (0, 0, 0)
+
+
+@pytest.mark.promise("T69")
+@pytest.mark.parametrize(("name", "text"), BAD_BOUNDS)
+def test_a_bad_bound_on_dead_letters_warns_and_keeps_the_default(name: str, text: str) -> None:
+    settings = read(**{name: text})
+    (warning,) = settings.warnings
+    assert name in warning
+    assert text in warning
+    assert bounds(**{name: text}) == bounds()
+
+
 # -- the rest --------------------------------------------------------------------------------------
 
 
