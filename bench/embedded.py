@@ -26,7 +26,7 @@ def cycles(folder: Path, synchronous: str, *, consumers: int, number: int) -> fl
 
 
 async def _sends(folder: Path, synchronous: str, *, producers: int, number: int) -> float:
-    async with _fresh(folder, synchronous) as q:
+    async with fresh(folder, synchronous) as q:
         await q.create_queue("q")
         each = number // producers
 
@@ -42,7 +42,7 @@ async def _sends(folder: Path, synchronous: str, *, producers: int, number: int)
 
 
 async def _cycles(folder: Path, synchronous: str, *, consumers: int, number: int) -> float:
-    async with _fresh(folder, synchronous) as q:
+    async with fresh(folder, synchronous) as q:
         await q.create_queue("q")
         for start in range(0, number, 1000):
             await q.send("q", [BODY] * min(1000, number - start))
@@ -59,7 +59,7 @@ async def _cycles(folder: Path, synchronous: str, *, consumers: int, number: int
 
 
 @asynccontextmanager
-async def _fresh(folder: Path, synchronous: str) -> AsyncIterator[mq.Embedded]:
+async def fresh(folder: Path, synchronous: str) -> AsyncIterator[mq.Embedded]:
     """An engine on a file of its own; the bench's temporary folder goes with all of them."""
     path = folder / f"engine-{secrets.token_hex(4)}.db"
     async with mq.open_embedded(f"file:{path}", synchronous=synchronous) as q:

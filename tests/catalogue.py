@@ -19,8 +19,8 @@ from typing import Literal
 State = Literal["done", "open", "replaced"]
 
 DONE = """
-W1 W3-W38 W40-W70 W72-W135 E1-E126 E128-E142 E144-E155 E158 T1 T2 T4 T6-T17 T21-T25 T27 T31-T36
-T42-T45 T50 T58 T67-T77 V001-V142
+W1 W3-W38 W40-W135 E1-E126 E128-E142 E144-E155 E158 T1 T2 T4 T6-T17 T21-T25 T27 T31-T36 T42-T45
+T50 T58 T67-T77 V001-V142
 """
 """Settled promises: ids or ranges (E1-E9), sorted, wrapped."""
 

@@ -98,7 +98,7 @@ def _straight(base: Code, steps: tuple[Step, ...]) -> Code:
     """Any number of steps, jumps of `?.` among them."""
 
     def code(run: Run) -> Value:
-        place, at = 0, -1
+        place, at = 0, steps[0].at
         try:
             value = base(run)
             while place < len(steps):

@@ -26,16 +26,7 @@ class Loop:
     """One loop of a filter. Codes are None where the call has none of the kind."""
 
     __slots__ = (
-        "acc",
-        "cell",
-        "cost",
-        "enough",
-        "index",
-        "mapping",
-        "name",
-        "predicate",
-        "strict",
-        "third",
+        "acc", "cell", "cost", "enough", "index", "mapping", "name", "predicate", "strict",
     )  # fmt: skip
 
     def __init__(self, name: str, *, cell: int, index: int, acc: int) -> None:

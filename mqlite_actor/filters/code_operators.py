@@ -15,7 +15,7 @@ from mqlite_actor.filters.environment import Record
 from mqlite_actor.filters.equality import equal
 from mqlite_actor.filters.faults import FilterFailed
 from mqlite_actor.filters.instants import Instant
-from mqlite_actor.filters.operators import ARITHMETIC, ORDER, add, mismatch, negated, spanned
+from mqlite_actor.filters.operators import ARITHMETIC, ORDER, add, mismatch, negated, spanned, weigh
 from mqlite_actor.filters.patterns import Regex, dynamic, search
 from mqlite_actor.filters.run import Run
 from mqlite_actor.filters.tree import Binary, Choices
@@ -105,9 +105,10 @@ def _equality(node: Binary) -> Work:
     if kind is None:
         return lambda run, left, right: equal(run, left, right) is wanted
 
-    def step(_: Run, left: Value, right: Value) -> Value:
+    def step(run: Run, left: Value, right: Value) -> Value:
         if type(left) is not kind or type(right) is not kind:
             raise mismatch(op, left, right)
+        weigh(run, left, right)
         return (left == right) is wanted
 
     return step
@@ -149,7 +150,12 @@ def _arithmetic(op: str) -> Work:
 
 def _order(op: str) -> Work:
     compare = ORDER[op]
-    return lambda run, left, right: compare(left, right)
+
+    def step(run: Run, left: Value, right: Value) -> Value:
+        weigh(run, left, right)
+        return compare(left, right)
+
+    return step
 
 
 # -- strings ---------------------------------------------------------------------------------------
@@ -165,8 +171,9 @@ def _text(op: str) -> Work:
     """A nil on either side is false."""
     test = _TEXT[op]
 
-    def step(_: Run, left: Value, part: Value) -> Value:
+    def step(run: Run, left: Value, part: Value) -> Value:
         if type(left) is bytes and type(part) is bytes:
+            run.scan(len(left))
             return test(left, part)
         if left is None or part is None:
             return False

@@ -76,6 +76,8 @@ def _identical(run: Run, left: Value, right: Value, pending: Pending) -> bool:
         return True
     if kind in MAPS:
         return _identical_maps(run, left, right, pending)
+    if kind is bytes:
+        run.scan(len(left))
     return bool(left == right)
 
 

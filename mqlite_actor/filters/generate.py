@@ -290,7 +290,7 @@ class _Maker:
             codes = yield from self._codes(node.args[1:])
             return Step(node.at, FUNCTIONS[node.callee.name], codes)
         codes = yield from self._codes(node.args)
-        return Step(node.at, lambda run, callee, *args: call_value(callee, args), codes)
+        return Step(node.at, lambda run, callee, *args: call_value(run, callee, args), codes)
 
     def _builtin(self, node: tree.Builtin) -> Stepping:
         if node.name in LOOPS:

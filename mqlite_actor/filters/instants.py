@@ -69,6 +69,12 @@ class Location:
         self._zone = zone
         self._fixed = fixed_seconds
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Location) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def _shown(self, seconds: int) -> dt.datetime:
         """The instant on a clock of this place, in a year that `datetime` knows."""
         days, rest = divmod(seconds, DAY_SECONDS)
@@ -147,6 +153,15 @@ class Instant:
         seconds, rest = divmod(ns, SECOND)
         self.ns = (wrapped(seconds - YEAR_ONE_SECONDS) + YEAR_ONE_SECONDS) * SECOND + rest
         self.location = location
+
+    def __eq__(self, other: object) -> bool:
+        """The same instant on the same clock: what makes it the same map key."""
+        return (
+            isinstance(other, Instant) and other.ns == self.ns and other.location == self.location
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.ns)
 
     @property
     def seconds(self) -> int:

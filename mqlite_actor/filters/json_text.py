@@ -100,7 +100,7 @@ def _bytes(text: str) -> bytes:
         return _SURROGATE.sub("�", text).encode()
 
 
-def adopted(root: Any, encode: Callable[[str], bytes] = str.encode) -> Value:  # noqa: ANN401 - JSON
+def adopted(root: Value, encode: Callable[[str], bytes] = str.encode) -> Value:
     """What a JSON library made, in the language's own values.
 
     One loop with its cases written out: a body of a megabyte holds a quarter of a million values.

@@ -46,9 +46,10 @@ def _mapped(name: str, value: Value) -> Value:
     return value
 
 
-def len_of(value: Value) -> int:
+def len_of(run: Run, value: Value) -> int:
     """len(x): code points of a string."""
     if type(value) is bytes:
+        run.scan(len(value))
         return length(value)
     if type(value) in LISTS or type(value) in MAPS:
         return len(value)
@@ -92,13 +93,14 @@ def get(value: Value, key: Value) -> Value:
     return value.variable(key) if kind is Record else None
 
 
-def take(value: Value, count: Value) -> Value:
+def take(run: Run, value: Value, count: Value) -> Value:
     """The first items. A float is no count here."""
     items = _listed("take", value)
     if type(count) not in INTEGERS:
         raise FilterFailed("type", f"take: a count is an int, not {word(count)}")
     if count < 0:
         raise FilterFailed("value", "take: the count is negative")
+    run.spend(min(int(count), len(items)) >> 3)
     return part(items, 0, int(count))
 
 
@@ -209,6 +211,8 @@ def ordering(run: Run, sort_keys: list[Value], *, is_down: bool) -> list[int]:
     run.spend(_SORT_STEPS * len(sort_keys))
     kinds = {type(key) for key in sort_keys}
     positions = range(len(sort_keys))
+    if bytes in kinds:
+        run.scan(sum(len(key) for key in sort_keys if type(key) is bytes))
     if len(kinds) == 1 and kinds <= _SORTABLE:
         return sorted(positions, key=sort_keys.__getitem__, reverse=is_down)
     run.spend(_SORT_STEPS * len(sort_keys) * len(sort_keys).bit_length())

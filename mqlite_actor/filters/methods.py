@@ -13,11 +13,18 @@ from mqlite_actor.filters import instants, layouts, spans
 from mqlite_actor.filters.faults import FilterFailed
 from mqlite_actor.filters.instants import UTC, YEAR_ONE_SECONDS, Instant, Location, at_wall_time
 from mqlite_actor.filters.operators import ARITHMETIC
+from mqlite_actor.filters.run import Run
 from mqlite_actor.filters.utf8 import octets, points
 from mqlite_actor.filters.values import Duration, Method, Month, Value, Weekday, word, wrapped
 
 Work = Callable[..., Value]
 _YEAR_ONE: Final = YEAR_ONE_SECONDS * instants.SECOND
+_CALL_STEPS: Final = 15
+"""What a method costs: the calendar and a zone take a few microseconds."""
+
+_CHARACTER_STEPS: Final = 6
+"""And a character of a layout."""
+
 _LAYOUT_BYTES: Final = 4096
 """A longer layout is no layout of anything."""
 
@@ -131,7 +138,7 @@ METHODS: Final[dict[type, dict[str, tuple[tuple[type, ...], Work]]]] = {
 """Type → method → types of the arguments, and what it does."""
 
 
-def call(owner: Value, name: str, args: Sequence[Value]) -> Value:
+def call(run: Run, owner: Value, name: str, args: Sequence[Value]) -> Value:
     """Call a method. Raises FilterFailed for a wrong number or type of arguments."""
     found = METHODS[type(owner)].get(name)
     if found is None:
@@ -142,11 +149,15 @@ def call(owner: Value, name: str, args: Sequence[Value]) -> Value:
     for arg, kind in zip(args, wanted, strict=True):
         if type(arg) is not kind:
             raise FilterFailed("type", f"{name} does not take {word(arg)}")
+    run.spend(_CALL_STEPS)
+    for arg in args:
+        if type(arg) is bytes:
+            run.spend(_CHARACTER_STEPS * len(arg))
     return work(owner, *args)
 
 
-def call_value(callee: Value, args: Sequence[Value]) -> Value:
+def call_value(run: Run, callee: Value, args: Sequence[Value]) -> Value:
     """Call a value of unknown type. Raises FilterFailed unless it is a method."""
     if type(callee) is not Method:
         raise FilterFailed("type", f"{word(callee)} cannot be called")
-    return call(callee.owner, callee.name, args)
+    return call(run, callee.owner, callee.name, args)

@@ -152,6 +152,12 @@ def negated(value: Value) -> Value:
     raise FilterFailed("type", f"operator `-` does not take {word(value)}")
 
 
+def weigh(run: Run, left: Value, right: Value) -> None:
+    """Pay for comparing two values, if they are long strings."""
+    if type(left) is bytes and type(right) is bytes:
+        run.scan(min(len(left), len(right)))
+
+
 def spanned(run: Run, left: Value, right: Value) -> range:
     """`left..right`, both ends included."""
     first, last = index_of(left, "an end of a range"), index_of(right, "an end of a range")

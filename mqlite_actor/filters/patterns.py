@@ -25,6 +25,9 @@ PROGRAM_BYTES: Final = 2 << 20
 PROGRAMS_MAX: Final = 100_000
 """Instructions of all literal patterns of a filter together."""
 
+PROGRAM_BYTES_MIN: Final = PROGRAM_BYTES // 8
+"""What a small pattern gets beside large ones: still enough to match in the fast way."""
+
 PATTERN_BYTES_MAX: Final = 4096
 """A pattern that is made while the filter runs may be as long as a filter."""
 
@@ -33,7 +36,12 @@ LARGE: Final = 100
 """Instructions from which matching may cost more than a few milliseconds for each 64 KiB."""
 
 _COMPILE_STEPS: Final = 500
-"""What compiling a pattern at run time costs of the step budget, about 0.1 ms, plus its length."""
+"""What compiling a pattern at run time costs, beside its length and its instructions."""
+
+_MATCH_STEPS: Final = 5
+_MATCH_BITS: Final = 9
+"""A step pays for 512 bytes times instructions. RE2 needs about 2 ms for a megabyte of text, but a
+pattern with very many states can take 4 ns for each of these."""
 
 _PART: Final = re.compile(
     r"\\Q.*?(?:\\E|\Z)|\\(?P<escape>.)|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]"
@@ -74,7 +82,7 @@ def _plain(pattern: str) -> str:
     return "".join(parts)
 
 
-def _compiled(pattern: bytes) -> Regex:
+def _compiled(pattern: bytes, program_bytes: int = PROGRAM_BYTES) -> Regex:
     try:
         text = pattern.decode()
     except UnicodeDecodeError:
@@ -82,7 +90,7 @@ def _compiled(pattern: bytes) -> Regex:
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
-    options.max_mem = PROGRAM_BYTES
+    options.max_mem = program_bytes
     try:
         compiled: Regex = re2.compile(_plain(text), options)
     except re2.error as error:
@@ -108,7 +116,8 @@ class Patterns:
     def literal(self, pattern: bytes) -> Regex:
         """Raises FilterFailed for a pattern that is none, or when all together are too large."""
         if pattern not in self._compiled:
-            compiled = _compiled(pattern)
+            left = PROGRAM_BYTES * (PROGRAMS_MAX - self.instructions) // PROGRAMS_MAX
+            compiled = _compiled(pattern, max(left, PROGRAM_BYTES_MIN))
             self.instructions += compiled.programsize
             if self.instructions > PROGRAMS_MAX:
                 raise FilterFailed("value", "the regular expressions are too large")
@@ -118,7 +127,7 @@ class Patterns:
 
 def search(run: Run, regex: Regex, text: bytes) -> bool:
     """Whether the pattern occurs in the text; stray bytes are matched as U+FFFD."""
-    run.spend((len(text) * regex.programsize >> 8) + 1)
+    run.spend((len(text) * regex.programsize >> _MATCH_BITS) + _MATCH_STEPS)
     return regex.search(text if text.isascii() else repaired(text)) is not None
 
 
@@ -127,4 +136,6 @@ def dynamic(run: Run, pattern: bytes) -> Regex:
     if len(pattern) > PATTERN_BYTES_MAX:
         raise FilterFailed("value", "bad regular expression: too long")
     run.spend(_COMPILE_STEPS + len(pattern))
-    return _remembered(pattern)
+    compiled = _remembered(pattern)
+    run.spend(compiled.programsize)
+    return compiled

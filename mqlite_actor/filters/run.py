@@ -23,6 +23,13 @@ ELEMENTS_MAX: Final = 1_000_000
 STEP_BYTES_BITS: Final = 5
 """A step pays for 32 bytes that a string function writes: no run can make more than 32 MB."""
 
+FREE_BYTES: Final = 1024
+"""Looking through less costs nothing worth counting."""
+
+SCAN_BITS: Final = 7
+"""A step pays for 128 bytes that are searched or compared. Comparing is ten times faster, but the
+same long text can be compared again and again."""
+
 
 class Run:
     """`cells` holds lets and loop pointers, each at the place that the code generator chose."""
@@ -44,6 +51,11 @@ class Run:
     def write(self, size: int) -> None:
         """Pay for a string of `size` bytes."""
         self.spend((size >> STEP_BYTES_BITS) + 1)
+
+    def scan(self, size: int) -> None:
+        """Pay for looking through `size` bytes once."""
+        if size > FREE_BYTES:
+            self.spend(size >> SCAN_BITS)
 
     def make(self, elements: int) -> None:
         """Pay for elements of a new list or map. Raises FilterFailed when memory is used up."""

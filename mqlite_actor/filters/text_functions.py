@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
+from functools import cache
 from typing import Final
 
 from mqlite_actor.filters.faults import FilterFailed
@@ -33,12 +34,16 @@ def _strings(name: str, *values: Value) -> None:
             raise FilterFailed("type", f"{name} takes strings, not {word(value)}")
 
 
+@cache
+def _growing() -> re.Pattern[str]:
+    """The code points that Python changes into several; all lie in the first plane."""
+    points = map(chr, range(0x80, 0x10000))
+    return re.compile(f"([{''.join(p for p in points if len(p.upper() + p.lower()) > 2)}])")
+
+
 def _upper_point(point: str) -> str:
-    """The one code point in upper case, or the same where there is no single one."""
-    for changed in (point.upper(), point.title()):
-        if len(changed) == 1:
-            return changed
-    return point
+    """A growing code point in upper case: the one of titles, or itself where there is none."""
+    return point.title() if len(point.title()) == 1 else point
 
 
 def upper(run: Run, text: Value) -> bytes:
@@ -47,7 +52,11 @@ def upper(run: Run, text: Value) -> bytes:
     run.write(len(text))
     if text.isascii():
         return bytes(text.upper())
-    return "".join(map(_upper_point, repaired(text).decode())).encode()
+    run.write(len(text))
+    parts = _growing().split(repaired(text).decode())
+    parts[::2] = [part.upper() for part in parts[::2]]
+    parts[1::2] = map(_upper_point, parts[1::2])
+    return "".join(parts).encode()
 
 
 def lower(run: Run, text: Value) -> bytes:
@@ -56,7 +65,11 @@ def lower(run: Run, text: Value) -> bytes:
     run.write(len(text))
     if text.isascii():
         return bytes(text.lower())
-    return "".join(point.lower()[0] for point in repaired(text).decode()).encode()
+    run.write(len(text))
+    parts = _growing().split(repaired(text).decode().replace("Σ", "σ"))
+    parts[::2] = [part.lower() for part in parts[::2]]
+    parts[1::2] = [point.lower()[0] for point in parts[1::2]]
+    return "".join(parts).encode()
 
 
 def trim(run: Run, text: Value, cutset: Value = None) -> bytes:
@@ -74,15 +87,17 @@ def trimmed(run: Run, text: Value, cutset: Value) -> bytes:
     return trim(run, text, cutset)
 
 
-def trim_prefix(text: Value, prefix: Value = b" ") -> bytes:
+def trim_prefix(run: Run, text: Value, prefix: Value = b" ") -> bytes:
     """Once."""
     _strings("trimPrefix", text, prefix)
+    run.scan(len(text))
     return bytes(text.removeprefix(prefix))
 
 
-def trim_suffix(text: Value, suffix: Value = b" ") -> bytes:
+def trim_suffix(run: Run, text: Value, suffix: Value = b" ") -> bytes:
     """Once."""
     _strings("trimSuffix", text, suffix)
+    run.scan(len(text))
     return bytes(text.removesuffix(suffix))
 
 
@@ -156,27 +171,36 @@ def join(run: Run, parts: Value, separator: Value = b"") -> bytes:
     return bytes(separator.join(parts))
 
 
-def index(text: Value, part: Value) -> int:
+def index(run: Run, text: Value, part: Value) -> int:
     """The byte where the part first begins, -1 if nowhere."""
     _strings("indexOf", text, part)
+    run.scan(2 * len(text))
     return int(text.find(part))
 
 
-def last_index(text: Value, part: Value) -> int:
-    """The byte where it last begins."""
+def last_index(run: Run, text: Value, part: Value) -> int:
+    """The byte where it last begins.
+
+    Searches the reversed text forward: CPython's search from the end takes the product of both
+    lengths at worst, the one from the start their sum.
+    """
     _strings("lastIndexOf", text, part)
-    return int(text.rfind(part))
+    run.scan(4 * len(text))
+    found = text[::-1].find(part[::-1])
+    return int(found if found < 0 else len(text) - found - len(part))
 
 
-def has_prefix(text: Value, prefix: Value) -> bool:
+def has_prefix(run: Run, text: Value, prefix: Value) -> bool:
     """hasPrefix: unlike the operator it refuses nil."""
     _strings("hasPrefix", text, prefix)
+    run.scan(len(prefix))
     return bool(text.startswith(prefix))
 
 
-def has_suffix(text: Value, suffix: Value) -> bool:
+def has_suffix(run: Run, text: Value, suffix: Value) -> bool:
     """hasSuffix."""
     _strings("hasSuffix", text, suffix)
+    run.scan(len(suffix))
     return bool(text.endswith(suffix))
 
 
@@ -190,7 +214,7 @@ def to_base64(run: Run, text: Value) -> bytes:
 def from_base64(run: Run, text: Value) -> bytes:
     """Line ends are skipped; anything else that is not exact is an error."""
     _strings("fromBase64", text)
-    run.write(len(text))
+    run.spend(len(text) >> 3)
     plain = text.replace(b"\r", b"").replace(b"\n", b"")
     if not _BASE64.fullmatch(plain):
         raise FilterFailed("value", "fromBase64: the text is not base64")

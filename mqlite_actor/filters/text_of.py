@@ -36,8 +36,12 @@ from mqlite_actor.filters.values import (
 _MANTISSA: Final = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:e([+-]?[0-9]+))?")
 
 
-_ITEM_STEPS: Final = 4
+_ITEM_STEPS: Final = 6
 """What an item costs, beside what its text does."""
+
+
+_INSTANT_STEPS: Final = 60
+"""What writing a time costs."""
 
 
 class _Ready(bytes):
@@ -109,7 +113,7 @@ def string(run: Run, value: Value) -> bytes:
             run.write(len(piece))
             parts.append(piece)
         elif type(piece) in _PLAIN:
-            run.spend(1)
+            run.spend(_INSTANT_STEPS if type(piece) is Instant else 1)
             parts.append(octets(_PLAIN[type(piece)](piece)))
         elif type(piece) in LISTS:
             run.spend(_ITEM_STEPS * len(piece))
@@ -203,6 +207,7 @@ def to_json(run: Run, value: Value) -> bytes:
             parts.append(piece)
         elif type(piece) in _JSON:
             run.write(len(piece) if type(piece) in (bytes, Octets) else 1)
+            run.spend(_INSTANT_STEPS if type(piece) is Instant else 0)
             parts.append(_JSON[type(piece)](piece))
         elif not _is_box(piece):
             raise FilterFailed("value", f"toJSON does not take {word(piece)}")

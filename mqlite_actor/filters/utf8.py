@@ -35,6 +35,8 @@ def pieces(text: bytes) -> list[bytes]:
 
 def repaired(text: bytes) -> bytes:
     """Valid UTF-8: stray bytes become U+FFFD."""
-    if text.isascii():
-        return text
-    return points(text).translate(_STRAY).encode()
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return points(text).translate(_STRAY).encode()
+    return text

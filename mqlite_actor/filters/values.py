@@ -175,6 +175,6 @@ def identity(key: Value) -> Value:
         return kind, key
     if kind is float:
         return object() if math.isnan(key) else (kind, key)  # NaN is never found again
-    if kind in LISTS or kind in MAPS:
+    if kind in LISTS or kind in MAPS or kind is Method or kind.__hash__ is None:
         raise FilterFailed("type", f"{word(key)} cannot be a map key")
     return key

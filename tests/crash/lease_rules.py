@@ -96,8 +96,7 @@ def _states(timeline: Timeline, state: str = "") -> set[int]:
 
 def what_was_acknowledged_is_there(timeline: Timeline) -> Iterator[str]:
     """Every number that was given out is in the file, or had its end."""
-    there = _states(timeline)
-    ended = {
+    known = _states(timeline) | {
         claim.item.seq
         for claim in timeline.claims
         if claim.queue == "drain" or claim.asked(Verb.COMPLETE)
@@ -106,7 +105,7 @@ def what_was_acknowledged_is_there(timeline: Timeline) -> Iterator[str]:
         seq: send.queue
         for send in timeline.sends
         for seq in send.numbers
-        if seq and seq not in there | ended
+        if seq and seq not in known
     }
     lost = sorted(seq for seq, queue in missing.items() if queue != "drain")
     yield from (f"{seq} was acknowledged and is lost" for seq in lost)

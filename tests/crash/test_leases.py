@@ -1,9 +1,9 @@
 """Killed and reopened at random under short leases, an engine broke no promise of order or lease.
 
 MQLITE_HISTORY_SECONDS is how long the program runs in all, MQLITE_HISTORY_SEED repeats a run's
-choices (not its timing, which is the machine's). Both are printed. Above half a minute pytest needs
-`-o faulthandler_timeout=…` as well. The rules stand in
-tests/crash/lease_rules.py, and are tested in test_lease_rules.py.
+choices (not its timing, which is the machine's). Both are printed. Above a minute or two pytest
+needs `-o faulthandler_timeout=…` as well. The rules stand in tests/crash/lease_rules.py, and are
+tested in test_lease_rules.py.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ REFUSALS = {
     "any(properties, true)": ["loops over a list"],
     "any([1], 5)": ["the predicate of any must be true or false, is int"],
     "any([1], # == 1; true)": ["{ }"],
-    'sortBy([1], #, 5) == []': ['"asc" or "desc"'],
+    "sortBy([1], #, 5) == []": ['"asc" or "desc"'],
     " ": [],
 }  # fmt: skip
 
@@ -59,7 +59,9 @@ def test_a_refusal_names_cause_place_and_mend(expr: str) -> None:
 
 
 def test_a_refusal_shows_the_text_around_on_one_line() -> None:
-    message = message_of("true and\n" + "body_size > 1 and " * 5 + "nope" + " and body_size > 1" * 5)
+    message = message_of(
+        "true and\n" + "body_size > 1 and " * 5 + "nope" + " and body_size > 1" * 5
+    )
     assert "\n" not in message
     assert "⟶nope" in message
     assert len(message) < 250

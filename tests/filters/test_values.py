@@ -1,4 +1,4 @@
-"""What no vector pins: JSON at its edges, texts that are not UTF-8, times outside the usual years."""
+"""What no vector pins: JSON at its edges, texts that are not UTF-8, times of unusual years."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ EMPTY = [
     b'{"a":1}x', b'{"a":1}{}', b'{"a":01}', b'{"a":.5}', b'{"a":"\x01"}', b"{'a':1}", b'{"a":1,}',
     b'\xef\xbb\xbf{"a":1}', b"\xff", b'"x"', b"[1]", b"null", b"1", b"", b" ", b"{", b"\\u",
     b'{"a":"\\ud800"}1', b'{"a":"\\uZZZZ"}', b'{"a":-0}]', b'{"a":-}', b'{"a" 1}', b'{"-0":1e999}',
-    b'{"a":' * 950 + b"1e400" + b"}" * 950, b"[" * 950 + b"{}" + b"]" * 949, b"[" * 950 + b"]" * 950,
+    b'{"a":' * 950 + b"1e400" + b"}" * 950, b"[" * 950 + b"]" * 950,
+    b"[" * 950 + b"{}" + b"]" * 949,
 ]  # fmt: skip
 
 
@@ -43,7 +44,12 @@ def test_a_body_that_is_no_object_is_empty(body: bytes) -> None:
 
 def test_a_body_of_another_type_is_not_read() -> None:
     body = b'{"a":1}'
-    for content_type, size in (("text/plain", 0), ("APPLICATION/JSON", 1), ("", 1), ("x-json-y", 1)):
+    for content_type, size in (
+        ("text/plain", 0),
+        ("APPLICATION/JSON", 1),
+        ("", 1),
+        ("x-json-y", 1),
+    ):
         assert on(about(body, content_type), f"len(body_json) == {size}") == "T"
 
 
@@ -71,7 +77,7 @@ TEXTS = [
     'string("é"[0:1]) != "\\ufffd" and upper("é"[0:1]) == "\\ufffd"',
     'toJSON("é"[0:1]) == "\\"\\ufffd\\""',
     'split("é"[0:1] + "a", "") == ["é"[0:1], "a"]',
-    'toJSON({b: [1, {}], a: "<"}) == "{\\n  \\"a\\": \\"\\\\u003c\\",\\n  \\"b\\": [\\n    1,\\n    {}\\n  ]\\n}"',
+    'toJSON({b: [{}], a: "<"}) == `{\n  "a": "\\u003c",\n  "b": [\n    {}\n  ]\n}`',
     'string(groupBy([2, 10, 1], #)) == "map[1:[1] 2:[2] 10:[10]]"',
     'string([1.0, nil, true, hours(1), "x"]) == "[1 <nil> true 1h0m0s x]"',
     'string(123456.7) == "123456.7" and string(1e-4) == "0.0001" and string(5e-324) == "5e-324"',
@@ -117,7 +123,9 @@ def test_times_follow_the_calendar_far_and_near(expr: str) -> None:
     assert outcome(expr) == "T"
 
 
-@pytest.mark.parametrize("name", ["Europe", "../UTC", "/etc/passwd", "", "utc\\x00", "CEST", "a" * 300])
+@pytest.mark.parametrize(
+    "name", ["Europe", "../UTC", "/etc/passwd", "", "utc\\x00", "CEST", "a" * 300]
+)
 def test_a_zone_is_a_name_of_the_database_and_no_path(name: str) -> None:
     assert outcome(f'timezone("{name}") != nil') == ("T" if not name else "E")
 
@@ -129,7 +137,7 @@ def test_an_extreme_of_an_empty_inner_list_is_an_error_and_a_mean_is_not() -> No
 
 
 def test_maps_keep_keys_of_different_types_apart() -> None:
-    assert outcome("len(fromPairs([[1, 2], [1.0, 2], [true, 2], [\"1\", 2], [nil, 2]])) == 5") == "T"
+    assert outcome('len(fromPairs([[1, 2], [1.0, 2], [true, 2], ["1", 2], [nil, 2]])) == 5') == "T"
     assert outcome("len(groupBy([0 / 0, 0 / 0], #)) == 2") == "T"
     assert outcome("fromPairs([[hours(1), 5]])[hours(1)] == 5") == "T"
     assert outcome("fromPairs([[enqueued_at, 5]])[enqueued_at] == 5") == "T"

@@ -95,6 +95,20 @@ async def test_a_call_without_a_request_never_reads_its_body(
     assert (await scene.ask(path(f"AdminService/{call}"), body)).status == 200
 
 
+@pytest.mark.promise("W71")
+async def test_status_tells_what_is_there_and_no_secret(scene: Scene) -> None:
+    await scene.ok("AdminService/Subscribe", {"topic": "t", "name": "s"})
+    answer = await scene.ask(path("AdminService/Status"), b"{}")
+    found = json.loads(answer.body)
+    assert list(found) == [
+        "version", "backend", "remote", "location", "schema_version", "ping_ms", "db_size_bytes",
+        "queues", "subscriptions", "uptime_ms", "auth",
+    ]  # fmt: skip
+    assert (found["backend"], found["remote"]) == ("local file", False)
+    assert (found["queues"], found["subscriptions"]) == (1, 1)
+    assert "scene-token" not in answer.body.decode()
+
+
 @pytest.mark.promise("W10")
 @pytest.mark.parametrize(
     "fields",

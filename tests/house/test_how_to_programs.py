@@ -1,0 +1,54 @@
+"""The programs of the how-to pages run as they stand there, and print what stands there.
+
+A page's `python` blocks, in order, are one program; its `text` block is the whole output.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.tree import ROOT
+
+PAGES = ("dead-letters", "outbox")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / f"docs/how-to/{page}.md").read_text("utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_program_of_the_page_prints_what_the_page_says(page: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("\n\n".join(blocks(page, "python")), "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", program.name],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [done.stdout] == blocks(page, "text")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_program_of_the_page_is_typed(page: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("\n\n".join(blocks(page, "python")), "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(program)],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout
