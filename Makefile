@@ -26,6 +26,7 @@ test: $(VENV)/.installed-test
 # The same tests that CI runs a slice of, long: about an hour. Each prints the seed that repeats it.
 proof: $(VENV)/.installed-test
 	$(call layer,faults,MQLITE_FAULTS=10000 $(BIN)/pytest -n $(WORKERS) tests/engine/test_group_faults.py)
+	$(call layer,filters,MQLITE_FUZZ_SECONDS=600 $(BIN)/pytest -n $(WORKERS) tests/filters)
 	$(call layer,model,MQLITE_MODEL_EXAMPLES=5000 $(BIN)/pytest -n $(WORKERS) tests/model)
 	$(call layer,crashes,MQLITE_CRASH_KILLS=500 $(BIN)/pytest tests/crash)
 

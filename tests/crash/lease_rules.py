@@ -1,7 +1,7 @@
 """The promises about leases, order and duplicates, as rules over a Timeline.
 
-Each rule yields a sentence for every breach. RULES names them all; test_leases.py plants a breach
-for each, and runs a real program against all.
+Each rule yields a sentence for every breach. RULES names them all; test_lease_rules.py plants a
+breach for each, test_leases.py runs a real program against all.
 """
 
 from __future__ import annotations

@@ -267,6 +267,18 @@ async def test_a_cascade_from_a_message_cannot_fire_a_trigger_on_the_engines_tab
     assert await bodies(q.engine, "q") == [b"other"]
 
 
+async def test_a_foreign_key_is_found_behind_a_statement_that_fails(q: Embedded) -> None:
+    lease = await held(q)
+    with suppress(MqliteError):
+        async with q.tx() as tx:
+            with pytest.raises(InvalidArgument):
+                await tx.execute(f"{POINTING.format('')}; SELEC")
+            await tx.execute("SELECT 1")
+    await attempt(q, f"INSERT INTO line VALUES ({lease.seq_number})")
+    await lease.complete()
+    assert await bodies(q.engine, "q") == []
+
+
 async def test_a_file_whose_rows_point_at_messages_is_refused_untouched(
     store: Path, clock: ManualClock
 ) -> None:

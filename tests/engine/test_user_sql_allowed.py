@@ -107,9 +107,7 @@ ALLOWED = {
         ["SELECT name FROM pragma_table_info('orders')"], [("id",), ("item",)]
     ),
     "a recursive query": Allowed(
-        [
-            "WITH RECURSIVE c (x) AS (SELECT 1 UNION SELECT x + 1 FROM c LIMIT 3) SELECT * FROM c"
-        ],
+        ["WITH RECURSIVE c (x) AS (SELECT 1 UNION SELECT x + 1 FROM c LIMIT 3) SELECT * FROM c"],
         [(1,), (2,), (3,)],
     ),
     "no statement": Allowed(["-- nothing"]),
