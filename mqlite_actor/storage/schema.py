@@ -177,7 +177,23 @@ def _is_ours(connection: apsw.Connection, path: str) -> bool:
             raise SchemaVersionMismatch(
                 f"{path} is {FORMAT} but its {name!r} has another shape; it was not touched"
             )
+    _check_triggers(connection, path)
     return True
+
+
+def _check_triggers(connection: apsw.Connection, path: str) -> None:
+    """A trigger on one of our tables would write unjudged whenever the engine writes."""
+    names = ", ".join(f"'{name}'" for name in layout())
+    found = connection.execute(
+        "SELECT name, tbl_name FROM sqlite_schema"
+        f" WHERE type = 'trigger' AND lower(tbl_name) IN ({names}) LIMIT 1"
+    ).fetchall()
+    if found:
+        trigger, table = found[0]
+        raise SchemaVersionMismatch(
+            f"{path}: trigger {trigger!r} was put on the engine's table {table!r}; drop it with the"
+            " program that made it"
+        )
 
 
 def _token(connection: apsw.Connection) -> str | None:

@@ -84,28 +84,31 @@ class UserSql:
         """Rows of one statement. InvalidArgument names what was refused or is wrong with it;
         TxTimeout when `is_over` says so while it runs.
 
-        Raises ForeignKeyToUs after a definition that would tie the engine's rows to the caller's:
-        the transaction has to be rolled back then.
+        Raises ForeignKeyToUs after a definition that would tie the engine's rows to the caller's,
+        also when a later statement of the text failed: the transaction has to be rolled back then.
         """
         self._is_judging, self._has_defined, self._reason = True, False, ""
         self._renumbers = False
         self._connection.set_progress_handler(is_over, PROGRESS_STEPS)
+        try:
+            return self._rows(sql, arguments)
+        finally:
+            self._connection.set_progress_handler(None)
+            self._is_judging = False
+            if self._has_defined:
+                schema.check_foreign_keys(self._connection)
+
+    def _rows(self, sql: str, arguments: Sequence[Value]) -> list[Row]:
         cursor = self._connection.cursor()
         cursor.exec_trace = self._between
         try:
-            found = cursor.execute(sql, tuple(arguments), can_cache=False).fetchall()
+            return cursor.execute(sql, tuple(arguments), can_cache=False).fetchall()
         except apsw.AuthError as error:
             raise InvalidArgument(f"refused inside tx(): {self._reason}") from error
         except apsw.InterruptError as error:
             raise TxTimeout("the transaction took too long and was rolled back") from error
         except _OF_THE_CALLER as error:
             raise InvalidArgument(f"your statement failed: {error}") from error
-        finally:
-            self._connection.set_progress_handler(None)
-            self._is_judging = False
-        if self._has_defined:
-            schema.check_foreign_keys(self._connection)
-        return found
 
     def _between(self, *_: object) -> bool:
         """One statement of the text is judged, the next is not yet."""

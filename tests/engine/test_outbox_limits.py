@@ -13,14 +13,22 @@ import trio
 import trio.testing
 
 from mqlite_actor.clock import ManualClock
-from mqlite_actor.contract import limits
+from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Closed, InvalidArgument, TxTimeout
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.sdk.embedded import Embedded, open_embedded
 from mqlite_actor.sdk.transaction import SyncTx
 from tests.conformance.handles import opened
 from tests.engine.gate import Call, bodies, bounded, sending, settled, until
-from tests.engine.outbox_scene import is_done, nothing_is_there, orders, shop, write, write_sync
+from tests.engine.outbox_scene import (
+    ended,
+    is_done,
+    nothing_is_there,
+    orders,
+    shop,
+    write,
+    write_sync,
+)
 
 FOR_EVER = """
 WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"""
@@ -66,16 +74,28 @@ async def test_a_block_that_idles_is_rolled_back_and_the_others_go_on(
     assert await orders(q) == []
 
 
-async def test_the_default_is_five_seconds(q: Embedded, mock_clock: trio.testing.MockClock) -> None:
+@pytest.mark.parametrize(("passed", "is_over"), [(4.9, False), (5.1, True)])
+async def test_the_default_is_five_seconds(
+    q: Embedded, mock_clock: trio.testing.MockClock, passed: float, *, is_over: bool
+) -> None:
+    call = Call(q.engine, wire.StatsRequest(queue="q"))
+
     async def work() -> None:
         async with q.tx() as tx:
             await write(tx)
-            mock_clock.jump(5.1)
-            await until(lambda: not q.engine._store.in_transaction)
+            trio.lowlevel.spawn_system_task(call.run)
+            mock_clock.jump(passed)
+            await settled()
+            if is_over:
+                await until(call.ended.is_set)
 
-    with pytest.raises(TxTimeout):
+    if is_over:
+        with pytest.raises(TxTimeout):
+            await work()
+    else:
         await work()
-    await nothing_is_there(q)
+    await ended(call)
+    assert await is_done(q) is not is_over
 
 
 @asynccontextmanager

@@ -103,6 +103,20 @@ def test_a_refusal_names_the_tables_in_the_way(tmp_path: Path) -> None:
         open_store(str(path))
 
 
+@pytest.mark.parametrize("table", ["messages", "BODIES", "meta"])
+def test_a_trigger_that_another_program_put_on_our_tables_is_refused(
+    tmp_path: Path, table: str
+) -> None:
+    path = tmp_path / "q.db"
+    with writing(path):
+        pass
+    execute(path, f"CREATE TRIGGER theirs AFTER INSERT ON {table} BEGIN SELECT 1; END")
+    before = snapshot(tmp_path)
+    with pytest.raises(SchemaVersionMismatch, match=r"'theirs'.*drop it"):
+        open_store(str(path))
+    assert snapshot(tmp_path) == before
+
+
 @pytest.mark.promise("E136")
 def test_the_original_would_refuse_our_file(tmp_path: Path) -> None:
     with writing(tmp_path / "q.db") as writer:
