@@ -110,6 +110,24 @@ _SUMS: tuple[Step, ...] = (
     ("UPDATE counters SET value = ? WHERE name = 'seq'", ("seq",)),
 )
 
+_DEDUP: Final = (
+    (
+        "CREATE TABLE dedup (queue_id INTEGER NOT NULL, key TEXT NOT NULL, body_hash BLOB NOT NULL,"
+        " seq_number INTEGER NOT NULL, seen_at INTEGER NOT NULL,"
+        " PRIMARY KEY (queue_id, key)) STRICT"
+    ),
+    "CREATE INDEX dedup_by_age ON dedup (queue_id, seen_at)",
+)
+_NOTE_KEY: Step = ("INSERT INTO dedup VALUES (1, ?, ?, ?, ?)", ("key", "hash", "seq", "now"))
+_ATTEMPTS: Final = (
+    (
+        "CREATE TABLE attempts (queue_id INTEGER NOT NULL, attempt_id TEXT NOT NULL,"
+        " expires_at INTEGER NOT NULL, reply BLOB NOT NULL,"
+        " PRIMARY KEY (queue_id, attempt_id)) STRICT"
+    ),
+    "CREATE INDEX attempts_by_expiry ON attempts (expires_at)",
+)
+_NOTE_REPLY: Step = ("INSERT INTO attempts VALUES (1, ?, ?, ?)", ("key", "until", "reply"))
 
 _BODIES = "CREATE TABLE bodies (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT"
 _INSERT_BODY: Step = ("INSERT INTO bodies VALUES (?, ?)", ("seq", "body"))
@@ -117,13 +135,15 @@ _INSERT_BARE: Step = (_INSERT[0].replace(", ?)", ", x'')"), ("seq", "now", "now"
 _HEAD_BODY: Step = ("SELECT body FROM bodies WHERE id = ?", ("seq",))
 _DELETE_BODY: Step = ("DELETE FROM bodies WHERE id = ?", ("seq",))
 
+_TABLES: Final = (_MESSAGES, _BODIES, *_INDEXES, *_RECEIPTS, *_COUNTS)
+
 
 @dataclass(frozen=True, slots=True)
 class Try:
     """One layout. `head` must give the sequence number first; `group` ends each transaction."""
 
     name: str
-    ddl: tuple[str, ...] = (_MESSAGES, _BODIES, *_INDEXES, *_RECEIPTS, *_COUNTS)
+    ddl: tuple[str, ...] = _TABLES
     send: tuple[Step, ...] = (_INSERT,)
     head: tuple[Step, ...] = (_HEAD,)
     claim: tuple[Step, ...] = (_LOCK,)
@@ -190,6 +210,19 @@ TRIES: Final = (
             *_COUNTS,
         ),
     ),
+    Try("without receipts", complete=(_COMPLETE,), abandon=(_ABANDON,)),
+    Try("with duplicate keys", ddl=(*_TABLES, *_DEDUP), send=(_INSERT, _NOTE_KEY)),
+    Try(
+        "with duplicate keys WITHOUT ROWID",
+        ddl=(*_TABLES, _DEDUP[0] + ", WITHOUT ROWID", _DEDUP[1]),
+        send=(_INSERT, _NOTE_KEY),
+    ),
+    Try("with attempts", ddl=(*_TABLES, *_ATTEMPTS), claim=(_LOCK, _NOTE_REPLY)),
+    Try(
+        "with attempts WITHOUT ROWID",
+        ddl=(*_TABLES, _ATTEMPTS[0] + ", WITHOUT ROWID", _ATTEMPTS[1]),
+        claim=(_LOCK, _NOTE_REPLY),
+    ),
     Try("body always in the row", inline_max=2**31),
     Try("body always apart", inline_max=-1),
     Try("pages of 8 KiB", page_size=8192),
@@ -205,11 +238,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--number", type=int, default=6000)
+    parser.add_argument("--only", default="", help="tries whose name has this, beside the first")
     given = parser.parse_args()
     for body_bytes, divisor in ((256, 1), (1024, 1), (4096, 4), (65_536, 40)):
         number = max(64, given.number // divisor)
         print(f"\nbodies of {body_bytes} bytes, {number} messages, 64 a transaction, NORMAL")
-        report(measure(given.runs, number, body_bytes))
+        tries = [each for each in TRIES if each is TRIES[0] or given.only in each.name]
+        report(measure(tries, given.runs, number, body_bytes))
 
 
 Samples = dict[str, list["Result"]]
@@ -224,12 +259,12 @@ class Result:
     stored_bytes: float
 
 
-def measure(runs: int, number: int, body_bytes: int) -> Samples:
-    """All tries, interleaved."""
-    samples: Samples = {each.name: [] for each in TRIES}
+def measure(tries: Sequence[Try], runs: int, number: int, body_bytes: int) -> Samples:
+    """These tries, interleaved."""
+    samples: Samples = {each.name: [] for each in tries}
     with tempfile.TemporaryDirectory(prefix="mqlite-layout-") as folder:
         for run in range(runs):
-            for place, each in enumerate(TRIES):
+            for place, each in enumerate(tries):
                 path = Path(folder) / f"{run}-{place}.db"
                 samples[each.name].append(one_run(each, path, number, os.urandom(body_bytes)))
     return samples
@@ -291,13 +326,15 @@ def _loop(
     """`number` commands. With `head` each finds its message; else they go 1, 2, 3 …"""
     execute: Any = connection.execute
     values: dict[str, Any] = {"now": NOW, "until": NOW + 30_000, "body": body, "seq": 0}
+    values["reply"] = body + bytes(100)  # a claim of one message, kept whole
     for start in range(0, number, PER_TRANSACTION):
         execute("BEGIN IMMEDIATE")
         for index in range(start, min(start + PER_TRANSACTION, number)):
             seq = index + 1
             # A token that every step can compute again, random enough for an index.
             salt = (2 * seq + lease) * 0x9E3779B97F4A7C15F39CC0605CEDC835
-            values["token"] = (salt % 2**128).to_bytes(16, "big")
+            values["token"] = token = (salt % 2**128).to_bytes(16, "big")
+            values["key"], values["hash"] = token.hex(), token + token
             for sql, names in head:
                 values["seq"] = seq
                 seq = execute(sql, tuple(values[name] for name in names)).fetchall()[0][0]

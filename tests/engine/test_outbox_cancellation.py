@@ -109,7 +109,7 @@ async def ends(tx: Tx, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-@pytest.mark.promise("E148")
+@pytest.mark.promise("E143", "E148")
 @pytest.mark.parametrize("step", [waits, executes, sends, ends])
 async def test_cancelled_before_a_step_or_at_the_end_it_rolls_back(
     q: Embedded, step: Callable[[Tx, trio.CancelScope], Awaitable[None]]
@@ -121,7 +121,7 @@ async def test_cancelled_before_a_step_or_at_the_end_it_rolls_back(
     await nothing_is_there(q)
 
 
-@pytest.mark.promise("E148")
+@pytest.mark.promise("E143", "E148")
 async def test_cancelled_in_a_statement_it_ends_the_statement_and_rolls_back(
     q: Embedded, nursery: trio.Nursery
 ) -> None:
@@ -179,7 +179,7 @@ async def test_cancelled_in_its_commit_it_is_done_and_says_so(
     assert await is_done(q)
 
 
-@pytest.mark.promise("E148")
+@pytest.mark.promise("E143", "E148")
 async def test_a_cancelled_caller_rolls_back_a_function_that_succeeded(q: Embedded) -> None:
     with trio.CancelScope() as scope:
 
