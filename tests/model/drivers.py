@@ -56,6 +56,23 @@ class EngineDriver:
     def ask(self, requests: list[wire.Request[Any]]) -> list[Answer]:
         return [self._run(partial(self._one, each)) for each in requests]
 
+    def give_up(self, request: wire.Request[Any], steps: int) -> Answer | None:
+        """Ask, and cancel the call so many steps of the loop later; its answer if it came first."""
+        return self._run(partial(self._give_up, request, steps))
+
+    async def _give_up(self, request: wire.Request[Any], steps: int) -> Answer | None:
+        answers: list[Answer] = []
+
+        async def ask() -> None:
+            answers.append(await self._one(request))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            for _ in range(steps):
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+        return answers[0] if answers else None
+
     def maintain(self) -> None:
         self._run(self._engine.run_maintenance_once)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -96,7 +96,9 @@ class Lives(RuleBasedStateMachine):
 
     def ask(self, *requests: wire.Request[Any]) -> None:
         """Ask engine and model the same and compare."""
-        answers = self.driver.ask(list(requests))
+        self._compare(requests, self.driver.ask(list(requests)))
+
+    def _compare(self, requests: Iterable[wire.Request[Any]], answers: Iterable[Answer]) -> None:
         for request, answer in zip(requests, answers, strict=True):
             expected = self._judge(request, answer)
             if self.was_set_back and isinstance(expected, wire.StatsResponse):
@@ -318,6 +320,15 @@ class EngineLives(Lives):
         )
         purge = wire.PurgeRequest(queue=queue, max=most, older_than_ms=older_than_ms)
         self.ask(data.draw(st.sampled_from([redrive, redrive, purge])))
+
+    @rule(queue=anywhere, number=st.sampled_from([1, 2, 5]), steps=st.integers(0, 4))
+    def receive_and_give_up(self, queue: str, number: int, steps: int) -> None:
+        """A receive that is cancelled never happened, wherever it was; unless it answered first."""
+        request = wire.ReceiveRequest(queue=queue, max_messages=number, wait_time_ms=20_000)
+        assert isinstance(self.driver, EngineDriver)
+        answer = self.driver.give_up(request, steps)
+        if answer is not None:
+            self._compare([request], [answer])
 
 
 class GroupLives(Lives):
