@@ -15,7 +15,7 @@ import trio
 
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits
-from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.contract.errors import InvalidArgument, MqliteError
 from mqlite_actor.contract.wire import (
     PurgeRequest,
     PurgeResponse,
@@ -53,16 +53,11 @@ class Chores:
                 limit = min(limit, request.rate_per_sec - in_pace)
             if not limit:
                 break
-            number, after = await self._submit(
-                commands.RedriveChunk(
-                    request.queue,
-                    request.target,
-                    after,
-                    last,
-                    self._before(request.older_than_ms),
-                    limit,
-                )
+            before = self._before(request.older_than_ms)
+            command = commands.RedriveChunk(
+                request.queue, request.target, after, last, before, limit
             )
+            number, after = await self._run_chunk(command, moved)
             moved += number
             in_pace += number
             if request.rate_per_sec and in_pace >= request.rate_per_sec and after < last:
@@ -83,7 +78,7 @@ class Chores:
                 break
             before = self._before(request.older_than_ms)
             command = commands.PurgeChunk(request.queue, after, last, before, limit)
-            number, after = await self._submit(command)
+            number, after = await self._run_chunk(command, purged)
             purged += number
         return PurgeResponse(purged=purged)
 
@@ -111,6 +106,18 @@ class Chores:
             if left >= before:
                 break
         await self._submit(commands.TruncateLog())
+
+    async def _run_chunk(
+        self, command: commands.RedriveChunk | commands.PurgeChunk, done: int
+    ) -> tuple[int, int]:
+        """One chunk; an error in a later one also says how many are done and stay so (E127)."""
+        try:
+            number, after = await self._submit(command)
+        except MqliteError as error:
+            if not done:
+                raise
+            raise type(error)(f"{error.message}; {done} before it are done and stay so") from error
+        return number, after
 
     def _before(self, older_than_ms: int) -> int:
         """The instant that a message must have been enqueued before; far off without a bound."""

@@ -27,7 +27,7 @@ class Token(NamedTuple):
     value: Value = None
 
     def __str__(self) -> str:
-        return "the end" if self.sort == "end" else f"`{self.text[:40]}`"
+        return "end of the filter" if self.sort == "end" else f"`{self.text[:40]}`"
 
 
 WORDS: Final = frozenset({

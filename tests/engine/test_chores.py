@@ -298,7 +298,7 @@ async def test_an_error_in_a_later_chunk_leaves_the_earlier_ones(
         return operation(tx, request, now_ms)  # type: ignore[arg-type] # what came goes on
 
     teach(engine, commands.RedriveChunk, fail_third)
-    with pytest.raises(StorageFull):
+    with pytest.raises(StorageFull, match=f"no room; {2 * limits.CHORE_ROWS} before it are done"):
         await engine.call(wire.RedriveRequest(queue="q", target="target"))
     assert await count(engine, "target", "active") == 2 * limits.CHORE_ROWS
     teach(engine, commands.RedriveChunk, operation)

@@ -43,7 +43,7 @@ REFUSALS = {
     "let subject = 1; true": ["column 5", "`subject` is taken"],
     "5 % 0 == 0": ["column 3", "integer modulus by zero"],
     "true &  false": ["unexpected &", "`and`"],
-    "[1,2": ["unexpected the end, expected ,"],
+    "[1,2": ["unexpected end of the filter, expected ,"],
     "any(properties, true)": ["loops over a list"],
     "any([1], 5)": ["the predicate of any must be true or false, is int"],
     "any([1], # == 1; true)": ["{ }"],
