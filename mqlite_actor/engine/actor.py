@@ -130,8 +130,8 @@ class Actor:
     def _publish(self, result: GroupResult) -> None:
         """Counters and wake-ups of what was committed."""
         self.groups += 1
-        for operation, error, seconds in result.timings:
-            self.storage_meter.add(operation, error, seconds)
+        for operation, error, seconds, number in result.timings:
+            self.storage_meter.add(operation, error, seconds, number)
         for key, number in result.events.items():
             self.events[key] = self.events.get(key, 0) + number
         for key, number in result.filter_failures.items():

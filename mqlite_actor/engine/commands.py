@@ -7,13 +7,23 @@ and the door decode only rows of CALLS). Sent by the sweeper and by `Engine.hand
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.wire import SendRequest
-from mqlite_actor.semantics import dead_letters, depths, keys, operations, peek, send, sweep
+from mqlite_actor.semantics import (
+    dead_letters,
+    depths,
+    keys,
+    neighbours,
+    operations,
+    peek,
+    send,
+    sweep,
+)
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.semantics.routing import Verdicts
 from mqlite_actor.storage.database import Transaction
@@ -198,16 +208,30 @@ ALONE: dict[type[Any], Callable[[SqliteStore, Any], Any]] = {
 """What runs in the storage thread between two groups, outside of any transaction."""
 
 
-def table(*, message_bytes_max: int) -> dict[type[Any], Operation]:
+class Table(dict[type[Any], Operation]):
+    """Which function serves which command; `runs`: of which kinds neighbours go together."""
+
+    __slots__ = ("runs",)
+
+    def __init__(
+        self,
+        operations: dict[type[Any], Operation],
+        runs: dict[type[Any], neighbours.Run] | None = None,
+    ) -> None:
+        super().__init__(operations)
+        self.runs = runs or {}
+
+
+def table(*, message_bytes_max: int) -> Table:
     """Every command that this engine can run."""
-    return {
-        **operations.operations(message_bytes_max=message_bytes_max),
-        **INTERNAL,
-        JudgedSend: lambda tx, command, now_ms: send.send(
-            tx,
-            command.request,
-            now_ms,
-            message_bytes_max=message_bytes_max,
-            known=command.known,
-        ),
-    }
+    sending = partial(send.send, message_bytes_max=message_bytes_max)
+    return Table(
+        {
+            **operations.operations(message_bytes_max=message_bytes_max),
+            **INTERNAL,
+            JudgedSend: lambda tx, command, now_ms: sending(
+                tx, command.request, now_ms, known=command.known
+            ),
+        },
+        neighbours.runs(message_bytes_max=message_bytes_max),
+    )

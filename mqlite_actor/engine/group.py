@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import takewhile
 from time import perf_counter
 from typing import Any, Final
 
@@ -32,8 +33,7 @@ from mqlite_actor.contract.errors import (
     StorageFull,
     Unavailable,
 )
-from mqlite_actor.engine.commands import ALONE, JudgedSend
-from mqlite_actor.semantics.operations import Operation
+from mqlite_actor.engine.commands import ALONE, JudgedSend, Table
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.sqlite import SqliteStore, mapped
 
@@ -63,7 +63,8 @@ class GroupResult:
         self.events: dict[tuple[str, str], int] = {}
         self.filter_failures: dict[tuple[str, str], int] = {}
         self.dues: dict[str, int] = {}  # by maintenance task, the earliest
-        self.timings: list[tuple[str, BaseException | None, float]] = []
+        # storage calls: what kind, how it ended, seconds each, and how many took so long
+        self.timings: list[tuple[str, BaseException | None, float, int]] = []
         self.commits = 0
         self.is_doubtful = False  # a commit of unknown outcome may have made anything claimable
 
@@ -93,7 +94,7 @@ class _Unknown(Exception):
 
 
 def run_group(
-    store: SqliteStore, table: dict[type[Any], Operation], requests: Sequence[Any], clock: Clock
+    store: SqliteStore, table: Table, requests: Sequence[Any], clock: Clock
 ) -> GroupResult:
     """Run commands and commit. Never raises for what storage or a command does."""
     result = GroupResult(len(requests))
@@ -120,35 +121,25 @@ def run_group(
 
 def _together(
     store: SqliteStore,
-    table: dict[type[Any], Operation],
+    table: Table,
     requests: Sequence[Any],
     indexes: Sequence[int],
     clock: Clock,
     result: GroupResult,
 ) -> None:
     """Run the commands at `indexes` in one transaction; fills outcomes only if it commits."""
-    outcomes: dict[int, Outcome[Any]] = {}
+    answered: list[Any] = []
     began, started = store.changes, perf_counter()
     try:
         tx = store.begin()
     except Exception as error:
         raise _NotBegun from error
     try:
-        for index in indexes:
-            request = requests[index]
-            changes = store.changes
-            began_at = perf_counter()
-            refused: CallerError | None = None
-            try:
-                reply = table[type(request)](tx, request, clock.now_ms())
-                outcomes[index] = Value(reply)
-            except CallerError as refusal:
-                if store.changes != changes:
-                    raise  # a refusal after a write: only a rollback makes it true
-                outcomes[index] = Error(refusal)
-                refused = refusal
-            operation = "read" if store.changes == changes else "write"
-            result.timings.append((operation, refused, perf_counter() - began_at))
+        waiting = [requests[index] for index in indexes]
+        while waiting:
+            answers = _answers(store, table, tx, waiting, clock, result)
+            answered += answers
+            del waiting[: len(answers)]
         tx.flush()
         if not store.in_transaction:
             raise StorageFailed("the transaction ended by itself")
@@ -162,17 +153,50 @@ def _together(
         if isinstance(mapped(error), StorageFull | Unavailable):
             raise _Broken from error
         raise _Unknown from error
-    result.timings.append(("transaction", None, perf_counter() - started))
+    result.timings.append(("transaction", None, perf_counter() - started, 1))
     if store.changes != began:  # a commit that wrote nothing proves nothing
         store.complaint = ""
-    for index, done in outcomes.items():
-        result.outcomes[index] = done
+    for index, answer in zip(indexes, answered, strict=True):
+        is_refusal = isinstance(answer, CallerError)
+        result.outcomes[index] = Error(answer) if is_refusal else Value(answer)
     result.publish(tx)
+
+
+def _answers(
+    store: SqliteStore,
+    table: Table,
+    tx: Transaction,
+    waiting: Sequence[Any],
+    clock: Clock,
+    result: GroupResult,
+) -> Sequence[Any]:
+    """Responses or refusals for the first of these commands, or for the first few if they can go
+    together; at least one."""
+    changes, began_at = store.changes, perf_counter()
+    kind = type(waiting[0])
+    run = table.runs.get(kind)
+    answers: Sequence[Any] = ()
+    if run is not None:
+        alike = list(takewhile(lambda each: type(each) is kind, waiting))
+        answers = run(tx, alike, clock.now_ms())
+    if not answers:
+        try:
+            answers = (table[kind](tx, waiting[0], clock.now_ms()),)
+        except CallerError as refusal:
+            if store.changes != changes:
+                raise  # a refusal after a write: only a rollback makes it true
+            answers = (refusal,)
+    seconds = (perf_counter() - began_at) / len(answers)
+    operation = "read" if store.changes == changes else "write"
+    refusals = [each for each in answers if isinstance(each, CallerError)]
+    result.timings.append((operation, None, seconds, len(answers) - len(refusals)))
+    result.timings += [(operation, refusal, seconds, 1) for refusal in refusals]
+    return answers
 
 
 def _one_by_one(
     store: SqliteStore,
-    table: dict[type[Any], Operation],
+    table: Table,
     requests: Sequence[Any],
     clock: Clock,
     result: GroupResult,
@@ -227,7 +251,7 @@ def _fail(
     command (faults B11); only what nobody expected comes with its traceback.
     """
     error = mapped(cause)
-    result.timings.append(("transaction", error, 0.0))
+    result.timings.append(("transaction", error, 0.0, 1))
     if isinstance(error, StorageFailed):
         store.healthy = store.is_memory
     if isinstance(error, Internal):
@@ -248,7 +272,7 @@ def _answer_unknown(
     _log.error("a commit failed, its outcome is unknown: %s", reason, exc_info=cause)
     store.healthy = store.is_memory
     result.is_doubtful = True
-    result.timings.append(("transaction", OutcomeUnknown(reason), 0.0))
+    result.timings.append(("transaction", OutcomeUnknown(reason), 0.0, 1))
     for index in indexes:
         result.outcomes[index] = Error(
             OutcomeUnknown(

@@ -63,10 +63,10 @@ class Meter:
         """All samples together."""
         return self._sum
 
-    def add(self, seconds: float) -> None:
-        """One sample."""
-        self._counts[bisect_left(BOUNDS_SECONDS, seconds)] += 1
-        self._sum += seconds
+    def add(self, seconds: float, number: int = 1) -> None:
+        """A sample, or `number` of the same."""
+        self._counts[bisect_left(BOUNDS_SECONDS, seconds)] += number
+        self._sum += seconds * number
 
     def cumulative(self) -> list[int]:
         """Samples at most each bound."""
@@ -92,9 +92,11 @@ class StorageMeter:
             (operation, *outcome): Meter() for operation in OPERATIONS for outcome in OUTCOMES
         }
 
-    def add(self, operation: str, error: BaseException | None, seconds: float) -> None:
-        """One finished call; `error` None is a success."""
-        self._meters[operation, *outcome_of(error)].add(seconds)
+    def add(
+        self, operation: str, error: BaseException | None, seconds: float, number: int = 1
+    ) -> None:
+        """Finished calls that ended alike; `error` None is a success."""
+        self._meters[operation, *outcome_of(error)].add(seconds, number)
 
     def shown(self) -> list[StorageOperation]:
         """As Observe shows it: every combination, zeros included."""

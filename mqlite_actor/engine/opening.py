@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import trio
 
@@ -19,7 +18,6 @@ from mqlite_actor.contract import limits
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.group import run_group
-from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.storage.sqlite import SqliteStore, open_store
 
 
@@ -58,7 +56,7 @@ async def _recover(store: SqliteStore, options: EngineOptions) -> Counter[tuple[
     """End the leases of a dead process, a slice per transaction, before anybody is served; what
     happened by it."""
     events: Counter[tuple[str, str]] = Counter()
-    table: dict[type[Any], Operation] = commands.INTERNAL
+    table = commands.Table(commands.INTERNAL)
     command = commands.Recover(limit=limits.RECOVERY_ROWS)
     found = command.limit
     while found >= command.limit:

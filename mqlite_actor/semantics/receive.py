@@ -48,7 +48,7 @@ def receive(tx: Transaction, request: ReceiveRequest, now_ms: int) -> MessagesRe
         if known:
             return _decode_reply(known[0][0])
     wanted = min(max(request.max_messages, 1), limits.RECEIVE_MESSAGES_MAX)
-    take = _drain if request.receive_mode == RECEIVE_AND_DELETE else _claim
+    take = _drain if request.receive_mode == RECEIVE_AND_DELETE else claim
     reply = MessagesResponse(messages=take(tx, queue, wanted, now_ms))
     if attempt_id and reply.messages:
         lifetime = max(queue.lock_duration_ms, limits.ATTEMPT_MS_MIN)
@@ -95,17 +95,23 @@ def _is_receivable(row: Row, queue: Queue, now_ms: int) -> bool:
 # -- peek-lock -------------------------------------------------------------------------------------
 
 
-def _claim(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> list[Message]:
+def claim(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> list[Message]:
+    """Lock the next messages in line, each under a token of its own, within count and bytes."""
     chosen = _next_in_line(tx, queue, wanted, now_ms)
     if not chosen:
         return []
     check_step(Event.CLAIM, lifecycle.ACTIVE, lifecycle.LOCKED)
     until = instant(now_ms, queue.lock_duration_ms)
-    claimed = [(row, secrets.token_bytes(TOKEN_BYTES)) for row in chosen]
-    tx.run([messages.lock(row[0], token, until) for row, token in claimed])
+    random = secrets.token_bytes(TOKEN_BYTES * len(chosen))
+    tokens = [random[at : at + TOKEN_BYTES] for at in range(0, len(random), TOKEN_BYTES)]
+    leases = [(until, token, row[0]) for row, token in zip(chosen, tokens, strict=True)]
+    tx.run_many(messages.LOCK, leases)
     tx.due("locks", until)
-    tx.moved(queue, before=Stored.READY, after=Stored.LOCKED, number=len(claimed))
-    found = [rows.delivered(row, token=token, locked_until=until) for row, token in claimed]
+    tx.moved(queue, before=Stored.READY, after=Stored.LOCKED, number=len(chosen))
+    found = [
+        rows.delivered(row, token=token, locked_until=until)
+        for row, token in zip(chosen, tokens, strict=True)
+    ]
     _count_deliveries(tx, queue, found)
     return found
 

@@ -230,7 +230,7 @@ def _insert(
     message = request.messages[delivery.index]
     visible_at = request.scheduled_enqueue_time_ms or now_ms
     seq = delivery.seq = tx.next_seq()
-    ttl_ms = _effective_ttl(message.ttl_ms if message.ttl_ms > 0 else request.ttl_ms, queue)
+    ttl_ms = effective_ttl(message, request, queue)
     expires_at = instant(visible_at, ttl_ms) if ttl_ms else 0
     lane = lifecycle.lane_of(queue, message.group_id or None)
     insert = messages.insert(
@@ -257,9 +257,10 @@ def _insert(
     tx.due("ttl", expires_at)
 
 
-def _effective_ttl(ttl_ms: int, queue: Queue) -> int:
-    """The message's own time to live, with the queue's as default and ceiling; 0 is for ever."""
-    own = max(ttl_ms, 0)
+def effective_ttl(message: Message, request: SendRequest, queue: Queue) -> int:
+    """The message's own time to live, or the call's, with the queue's as default and ceiling; 0 is
+    for ever."""
+    own = max(message.ttl_ms if message.ttl_ms > 0 else request.ttl_ms, 0)
     ceiling = queue.default_ttl_ms
     if ceiling > 0:
         return min(own, ceiling) if own else ceiling

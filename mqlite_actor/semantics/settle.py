@@ -47,7 +47,7 @@ def complete(tx: Transaction, request: CompleteRequest, now_ms: int) -> OkRespon
     if not gone:
         return _replayed(tx, queue, seq, token, Verb.COMPLETED, now_ms)
     writes = tx.writes()
-    _note_completed(tx, writes, queue, seq, gone[0])
+    note_completed(tx, writes, queue, gone[0])
     writes.add(_receipt(queue, seq, token, Verb.COMPLETED, now_ms))
     writes.run()
     return DONE
@@ -143,7 +143,7 @@ def _complete_all(
             missed.append((seq, token))
             continue
         done[seq, token] = True
-        _note_completed(tx, writes, queue, seq, row[0])
+        note_completed(tx, writes, queue, row[0])
         writes.add(_receipt(queue, seq, token, Verb.COMPLETED, now_ms))
     known = tx.run(
         [receipts.find(seq, queue.id, Verb.COMPLETED, token, None, now_ms) for seq, token in missed]
@@ -194,9 +194,9 @@ def _under_fence(tx: Transaction, queue: Queue, seq: int, token: bytes, now_ms: 
     return held if held is not None and is_held(held, queue, token, now_ms) else None
 
 
-def _note_completed(tx: Transaction, writes: WriteSet, queue: Queue, seq: int, gone: Row) -> None:
-    """What follows from a row deleted under the fence."""
-    group_id, is_apart = gone
+def note_completed(tx: Transaction, writes: WriteSet, queue: Queue, gone: Row) -> None:
+    """What follows from a row deleted under the fence (`messages.complete`)."""
+    seq, _, group_id, is_apart = gone
     check_step(Event.COMPLETE, lifecycle.LOCKED, lifecycle.NONE)
     if is_apart:
         writes.add(messages.delete_body(seq))
@@ -224,9 +224,24 @@ def _replayed(
     args: bytes | None = None,
 ) -> OkResponse:
     """Success if exactly this was done before, else LockLost."""
-    if not tx.run([receipts.find(seq, queue.id, verb, token, args, now_ms)])[0]:
-        raise lost(seq)
-    return DONE
+    outcome = replayed(tx, queue, seq, token, verb, now_ms, args)
+    if isinstance(outcome, LockLost):
+        raise outcome
+    return outcome
+
+
+def replayed(
+    tx: Transaction,
+    queue: Queue,
+    seq: int,
+    token: bytes,
+    verb: Verb,
+    now_ms: int,
+    args: bytes | None = None,
+) -> OkResponse | LockLost:
+    """Success if exactly this was done before, else the refusal."""
+    known = tx.run([receipts.find(seq, queue.id, verb, token, args, now_ms)])[0]
+    return DONE if known else lost(seq)
 
 
 def _digest(*parts: str) -> bytes:

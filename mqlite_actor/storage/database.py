@@ -27,6 +27,7 @@ Statement = tuple[str, tuple[Value, ...]]
 """SQL text and its positional arguments."""
 
 RunStatements = Callable[[Sequence[Statement]], list[list[Row]]]
+RunMany = Callable[[str, Sequence[tuple[Value, ...]]], list[Row]]
 
 
 class Stored(IntEnum):
@@ -68,11 +69,13 @@ class Transaction:
     """One open transaction of the writer. Not usable after its commit or rollback."""
 
     __slots__ = (
-        "_deltas", "_first_seq", "dues", "events", "filter_failures", "ledger", "run", "wakes",
+        "_deltas", "_first_seq", "dues", "events", "filter_failures", "ledger", "run", "run_many",
+        "wakes",
     )  # fmt: skip
 
-    def __init__(self, run: RunStatements, ledger: Ledger) -> None:
+    def __init__(self, run: RunStatements, run_many: RunMany, ledger: Ledger) -> None:
         self.run = run
+        self.run_many = run_many  # one text with many rows of arguments; the rows of all, in order
         self.ledger = ledger
         self.events: dict[tuple[str, str], int] = {}
         self.wakes: dict[str, int] = {}
@@ -81,16 +84,16 @@ class Transaction:
         self._deltas: dict[int, list[int]] = {}
         self._first_seq: int | None = None
 
-    def next_seq(self) -> int:
-        """A sequence number never given out before."""
+    def next_seq(self, number: int = 1) -> int:
+        """A sequence number never given out before, or the first of `number` in a row."""
         ledger = self.ledger
         if ledger.last_seq is None:
             rows = self.run([(READ_COUNTER, ("seq",))])[0]
             ledger.last_seq = rows[0][0]
         if self._first_seq is None:
             self._first_seq = ledger.last_seq
-        ledger.last_seq += 1
-        return ledger.last_seq
+        ledger.last_seq += number
+        return ledger.last_seq - number + 1
 
     def moved(
         self,

@@ -18,6 +18,8 @@ from mqlite_actor.contract.limits import INLINE_BYTES_MAX
 from mqlite_actor.storage.database import Row, Statement, Stored, Value
 from mqlite_actor.storage.rows import COLUMNS, WHOLE
 
+_READY: Final = int(Stored.READY)
+
 WHOLE_QUEUE: Final = ""
 """The lane of a strict queue. No group is called so: an absent group is NULL."""
 
@@ -69,6 +71,19 @@ def insert(
     if lane == WHOLE_QUEUE:
         return INSERT_IN_QUEUE, (seq, queue_id, queue_id, *rest)
     return INSERT_IN_GROUP, (seq, queue_id, queue_id, lane, *rest)
+
+
+def ready_row(
+    seq: int,
+    queue_id: int,
+    now_ms: int,
+    expires_at: int,
+    texts: tuple[Value, ...],
+    body: bytes,
+) -> tuple[Value, ...]:
+    """The arguments of INSERT for a message that stands in no lane, is due now and is kept
+    whole in its row."""
+    return (seq, queue_id, _READY, 0, now_ms, now_ms, expires_at, *texts, body)
 
 
 def is_apart(body: bytes) -> bool:
@@ -181,7 +196,8 @@ HELD: Final = f"SELECT {HELD_COLUMNS} FROM messages WHERE id = ?"
 
 # The fence: this row, this queue, this lease, and the lease still runs.
 _FENCE = "id = ? AND queue_id = ? AND state = 3 AND lock_token = ? AND locked_until > ?"
-COMPLETE: Final = f"DELETE FROM messages WHERE {_FENCE} RETURNING group_id, body IS NULL"
+COMPLETE: Final = f"""
+DELETE FROM messages WHERE {_FENCE} RETURNING id, lock_token, group_id, body IS NULL"""
 RENEW: Final = f"""
 UPDATE messages SET locked_until = max(locked_until, ?) WHERE {_FENCE} RETURNING locked_until"""
 
@@ -207,7 +223,7 @@ def held(seq: int) -> Statement:
 
 
 def complete(seq: int, queue_id: int, token: bytes, now_ms: int) -> Statement:
-    """Delete under the fence; returns group and `body is apart` if it took effect."""
+    """Delete under the fence; if it took effect returns id, token, group and `body is apart`."""
     return COMPLETE, (seq, queue_id, token, now_ms)
 
 

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from mqlite_actor.storage.database import Statement
+    from mqlite_actor.storage.database import Statement, Value
 
 
 class Verb(IntEnum):
@@ -43,7 +43,14 @@ def insert(
     seq_number: int, queue_id: int, verb: Verb, token: bytes, args: bytes | None, expires_at: int
 ) -> Statement:
     """Remember a settlement until `expires_at`."""
-    return INSERT, (seq_number, queue_id, verb, expires_at, token, args)
+    return INSERT, values(seq_number, queue_id, verb, token, args, expires_at)
+
+
+def values(
+    seq_number: int, queue_id: int, verb: Verb, token: bytes, args: bytes | None, expires_at: int
+) -> tuple[Value, ...]:
+    """The arguments of INSERT."""
+    return (seq_number, queue_id, verb, expires_at, token, args)
 
 
 def find(

@@ -31,7 +31,7 @@ from mqlite_actor.storage.connection import (
     connect_checkpointer,
     synchronous_level,
 )
-from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction
+from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
 from mqlite_actor.storage.guard import FileGuard, FileReplaced
 from mqlite_actor.storage.user_sql import UserSql
 
@@ -108,10 +108,14 @@ class SqliteStore:
         execute = self.connection.execute
         return [execute(sql, arguments).fetchall() for sql, arguments in statements]
 
+    def run_many(self, sql: str, arguments: Sequence[tuple[Value, ...]]) -> list[Row]:
+        """Run one statement once for each row of arguments; what it returned, in that order."""
+        return self.connection.executemany(sql, arguments).fetchall()
+
     def begin(self) -> Transaction:
         """Start a write transaction; Unavailable when a foreign lock outlasts BUSY_MS."""
         self.connection.execute("BEGIN IMMEDIATE")
-        return Transaction(self.run, self.ledger)
+        return Transaction(self.run, self.run_many, self.ledger)
 
     def commit(self) -> None:
         """COMMIT. Raises SQLite's own error, or FileReplaced when it went into a log that is gone:

@@ -13,7 +13,7 @@ from pathlib import Path
 import turso
 
 from mqlite_actor.storage import schema
-from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction
+from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
 
 
 class TursoStore:
@@ -43,11 +43,15 @@ class TursoStore:
             self.changes += not sql.lstrip().startswith("SELECT")
         return found
 
+    def run_many(self, sql: str, arguments: Sequence[tuple[Value, ...]]) -> list[Row]:
+        """Run one statement once for each row of arguments; the rows of all, in order."""
+        return [row for rows in self.run([(sql, each) for each in arguments]) for row in rows]
+
     def begin(self) -> Transaction:
         """Start a write transaction."""
         self._connection.execute("BEGIN IMMEDIATE")
         self.in_transaction = True
-        return Transaction(self.run, self.ledger)
+        return Transaction(self.run, self.run_many, self.ledger)
 
     def commit(self) -> None:
         """COMMIT."""

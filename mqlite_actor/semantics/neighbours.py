@@ -1,0 +1,187 @@
+"""Neighbours: commands of one kind for one queue that share their statements (design.md 3.3).
+
+The engine hands a run function the longest row of neighbouring commands of one kind in a group; it
+serves as many from the front as can go together, and answers for those. What does not fit (topics,
+duplicate detection, lanes, large bodies, attempt ids) it leaves to the verb's own function, so that
+no rule is written twice: a run differs from the same commands one after another only in its speed.
+A command that is refused in a run has written nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from mqlite_actor.contract import limits, wire
+from mqlite_actor.contract.errors import CallerError
+from mqlite_actor.contract.wire import MessagesResponse, OkResponse, SendResponse
+from mqlite_actor.contract.words import Ordering
+from mqlite_actor.semantics import lifecycle, receive, send, settle
+from mqlite_actor.semantics.lifecycle import Event, check_step, instant
+from mqlite_actor.storage import messages, queues, receipts, rows
+from mqlite_actor.storage.database import Row, Stored, Transaction, Value
+from mqlite_actor.storage.queues import Queue
+from mqlite_actor.storage.receipts import Verb
+
+Run = Callable[[Transaction, Sequence[Any], int], Sequence[Any]]
+"""(transaction, neighbours, now in ms) to a response or refusal for each command of a prefix, which
+is empty when not even the first fits. Any: the pairing of types is the table's own."""
+
+
+def runs(*, message_bytes_max: int) -> dict[type[Any], Run]:
+    """The kinds whose neighbours share statements."""
+    return {
+        wire.SendRequest: partial(send_many, message_bytes_max=message_bytes_max),
+        wire.ReceiveRequest: receive_many,
+        wire.CompleteRequest: complete_many,
+    }
+
+
+# -- sends -----------------------------------------------------------------------------------------
+
+
+def send_many(
+    tx: Transaction,
+    requests: Sequence[wire.SendRequest],
+    now_ms: int,
+    *,
+    message_bytes_max: int,
+) -> list[SendResponse]:
+    """Sends, now, of small bodies into one queue that keeps neither lanes nor duplicate keys."""
+    name = requests[0].queue
+    queue = queues.lookup(tx, name)
+    if queue is None or queue.dedup_window_ms > 0 or queue.ordering_mode != Ordering.STANDARD:
+        return []
+    bytes_max = min(message_bytes_max, limits.INLINE_BYTES_MAX)
+    chosen: list[wire.SendRequest] = []
+    number = 0
+    for request in requests:
+        if request.queue != name or not _is_plain(request, bytes_max):
+            break
+        chosen.append(request)
+        number += len(request.messages)
+    if not chosen:
+        return []
+    seq = tx.next_seq(number)
+    written: list[tuple[Value, ...]] = []
+    replies: list[SendResponse] = []
+    for request in chosen:
+        first = seq
+        for message in request.messages:
+            ttl_ms = send.effective_ttl(message, request, queue)
+            expires_at = instant(now_ms, ttl_ms) if ttl_ms else 0
+            texts = rows.texts(message)
+            written.append(
+                messages.ready_row(seq, queue.id, now_ms, expires_at, texts, message.body)
+            )
+            if expires_at:
+                tx.due("ttl", expires_at)
+            seq += 1
+        replies.append(SendResponse(seq_numbers=list(range(first, seq))))
+    tx.run_many(messages.INSERT, written)
+    check_step(Event.SEND, lifecycle.NONE, lifecycle.ACTIVE)
+    tx.moved(queue, after=Stored.READY, number=number)
+    tx.happened(name, "enqueued", number)
+    tx.wake(name, number)
+    return replies
+
+
+def _is_plain(request: wire.SendRequest, bytes_max: int) -> bool:
+    if request.scheduled_enqueue_time_ms or not request.messages:
+        return False
+    for message in request.messages:
+        if len(message.body) > bytes_max or message.group_id:
+            return False
+    return True
+
+
+# -- claims ----------------------------------------------------------------------------------------
+
+
+def receive_many(
+    tx: Transaction, requests: Sequence[wire.ReceiveRequest], now_ms: int
+) -> list[MessagesResponse]:
+    """Claims of one queue: the messages next in line, dealt out in the order of the claims."""
+    wanted = _wanted(requests)
+    queue = queues.lookup(tx, requests[0].queue) if len(wanted) > 1 else None
+    if queue is None:
+        return []
+    found = receive.claim(tx, queue, sum(wanted), now_ms)
+    is_page_full = sum(len(message.body) for message in found) >= limits.PAGE_BYTES_MAX
+    replies: list[MessagesResponse] = []
+    begin = 0
+    for number in wanted:
+        if is_page_full and begin >= len(found):
+            break  # there may be more, but not in this page
+        replies.append(MessagesResponse(messages=found[begin : begin + number]))
+        begin += number
+    return replies
+
+
+def _wanted(requests: Sequence[wire.ReceiveRequest]) -> list[int]:
+    """How many messages each of the first claims asks for, as far as one claim can serve them."""
+    name, room = requests[0].queue, limits.RECEIVE_MESSAGES_MAX
+    wanted: list[int] = []
+    for request in requests:
+        number = min(max(request.max_messages, 1), limits.RECEIVE_MESSAGES_MAX)
+        room -= number
+        if (
+            room < 0
+            or request.queue != name
+            or request.receive_attempt_id
+            or request.receive_mode == receive.RECEIVE_AND_DELETE
+        ):
+            break
+        wanted.append(number)
+    return wanted
+
+
+# -- completes -------------------------------------------------------------------------------------
+
+
+def complete_many(
+    tx: Transaction, requests: Sequence[wire.CompleteRequest], now_ms: int
+) -> list[OkResponse | CallerError]:
+    """Completes of one queue, each under its own fence and with its own receipt."""
+    name = requests[0].queue
+    queue = queues.lookup(tx, name)
+    if queue is None:
+        return []
+    pairs: list[tuple[int, bytes]] = []
+    for request in requests:
+        token = settle.parse_token(request.lock_token)
+        if request.queue != name or token is None:
+            break
+        pairs.append((request.seq_number, token))
+    if len(pairs) < 2:  # one alone shares nothing
+        return []
+    fences = [(seq, queue.id, token, now_ms) for seq, token in pairs]
+    gone = {(row[0], row[1]): row for row in tx.run_many(messages.COMPLETE, fences)}
+    _note_gone(tx, queue, gone, now_ms)
+    # A pair that comes twice finds the receipt of its first, as it would one after another.
+    return [
+        settle.DONE
+        if gone.pop(pair, None) is not None
+        else settle.replayed(tx, queue, *pair, Verb.COMPLETED, now_ms)
+        for pair in pairs
+    ]
+
+
+def _note_gone(
+    tx: Transaction, queue: Queue, gone: dict[tuple[int, bytes], Row], now_ms: int
+) -> None:
+    if not gone:
+        return
+    expires_at = instant(now_ms, limits.RECEIPT_MS)
+    tx.run_many(
+        receipts.INSERT,
+        [
+            receipts.values(seq, queue.id, Verb.COMPLETED, token, None, expires_at)
+            for seq, token in gone
+        ],
+    )
+    writes = tx.writes()
+    for row in gone.values():
+        settle.note_completed(tx, writes, queue, row)
+    writes.run()
