@@ -14,13 +14,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-import outcome
 import trio
+from outcome import Error
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Internal, MqliteError, Unavailable
 from mqlite_actor.contract.wire import MessagesResponse, ReceiveRequest
-from mqlite_actor.engine.group import GroupResult
+from mqlite_actor.engine.group import Answer, Done, GroupResult
 from mqlite_actor.engine.mailbox import Job, Mailbox, Where
 from mqlite_actor.engine.meters import StorageMeter
 from mqlite_actor.engine.outbox import Hold
@@ -62,34 +62,35 @@ class Actor:
         cancelled later, the outcome is still returned (the cancellation shows at the caller's next
         checkpoint).
         """
-        await trio.lowlevel.checkpoint_if_cancelled()
         mailbox = self.mailbox
         if mailbox.closed_with is not None:
             raise _again(mailbox.closed_with)
         job.task = trio.lowlevel.current_task()
+        # Trio asks `withdraw` at once if the caller is cancelled already: then it did not run.
+        withdraw = partial(self._withdraw, job)
         if mailbox.has_room(job.weight):
             mailbox.put(job)
-            return await self._outcome(job)
-        with trio.move_on_after(room_seconds) as patience:
-            mailbox.line_up(job, patience)
-            return await self._outcome(job)
-        raise Unavailable(f"{len(mailbox)} commands wait for the writer; repeat after a pause")
+            await trio.lowlevel.wait_task_rescheduled(withdraw)
+        else:
+            with trio.move_on_after(room_seconds) as patience:
+                mailbox.line_up(job, patience)
+                await trio.lowlevel.wait_task_rescheduled(withdraw)
+        if job.answer is None:
+            raise Unavailable(f"{len(mailbox)} commands wait for the writer; repeat after a pause")
+        return job.answer.unwrap()
 
-    async def _outcome(self, job: Job) -> object:
-        def withdraw(_: object) -> trio.lowlevel.Abort:
-            if job.where is Where.TAKEN:
-                job.is_unwanted = True  # trio asks only once, so it must not be parked any more
-                return trio.lowlevel.Abort.FAILED
-            if job.where is Where.PARKED:
-                self.waiters.withdraw(job)
-                return trio.lowlevel.Abort.SUCCEEDED
-            self.mailbox.withdraw(job)
-            if job.has_waited:  # it was woken for work that it will not take now
-                self._wake(job.request.queue, max(1, job.request.max_messages))
+    def _withdraw(self, job: Job, _: object) -> trio.lowlevel.Abort:
+        """The caller was cancelled."""
+        if job.where is Where.TAKEN:
+            job.is_unwanted = True  # trio asks only once, so it must not be parked any more
+            return trio.lowlevel.Abort.FAILED
+        if job.where is Where.PARKED:
+            self.waiters.withdraw(job)
             return trio.lowlevel.Abort.SUCCEEDED
-
-        outcome_value: object = await trio.lowlevel.wait_task_rescheduled(withdraw)
-        return outcome_value
+        self.mailbox.withdraw(job)
+        if job.has_waited:  # it was woken for work that it will not take now
+            self._wake(job.request.queue, max(1, job.request.max_messages))
+        return trio.lowlevel.Abort.SUCCEEDED
 
     async def run(self) -> None:
         """The loop. A fault of ours in here answers everybody and ends the engine with it."""
@@ -118,14 +119,14 @@ class Actor:
         """Answer every parked receive with an empty list, and park nobody from now on."""
         self._is_draining = True
         for job in self.waiters.take_all():
-            _answer(job, outcome.Value(EMPTY))
+            _answer(job, Done(EMPTY))
 
     def close(self, error: MqliteError) -> None:
         """Refuse new commands with `error` and give it to every parked receive; what waits still
         runs."""
         self._is_draining = True
         for job in self.mailbox.close(error) + self.waiters.take_all():
-            _answer(job, outcome.Error(_again(error)))
+            _answer(job, Error(_again(error)))
 
     def _publish(self, result: GroupResult) -> None:
         """Counters and wake-ups of what was committed."""
@@ -144,15 +145,17 @@ class Actor:
     def _deliver(self, group: list[Job], result: GroupResult) -> None:
         parked: list[Job] = []
         for job, done in zip(group, result.outcomes, strict=True):
-            if self._may_park(job) and _found_nothing(done):
-                parked.append(job)
-                continue
-            if isinstance(job.request, ReceiveRequest) and _left_some(job.request, done):
-                queue = job.request.queue
-                result.wakes[queue] = result.wakes.get(queue, 0) + max(1, job.request.max_messages)
+            request = job.request
+            if type(request) is ReceiveRequest:
+                if self._may_park(job) and _found_nothing(done):
+                    parked.append(job)
+                    continue
+                if _left_some(request, done):
+                    queue, wakes = request.queue, result.wakes
+                    wakes[queue] = wakes.get(queue, 0) + max(1, request.max_messages)
             _answer(job, done)
         for job in self.waiters.park(parked):
-            _answer(job, outcome.Value(EMPTY))
+            _answer(job, Done(EMPTY))
         self._publish(result)
 
     def _may_park(self, job: Job) -> bool:
@@ -168,26 +171,26 @@ class Actor:
         self.close(reason)
         for job in group + self.mailbox.drain():
             if job.task is not None:
-                _answer(job, outcome.Error(_again(reason)))
+                _answer(job, Error(_again(reason)))
 
 
-def _answer(job: Job, done: outcome.Outcome[Any]) -> None:
+def _answer(job: Job, done: Answer) -> None:
     task, job.task = job.task, None
     assert task is not None, "a job is answered once"
     job.where = Where.TAKEN  # a cancellation from now on must not withdraw it
-    trio.lowlevel.reschedule(task, done)
+    job.answer = done
+    trio.lowlevel.reschedule(task)
 
 
-def _found_nothing(done: outcome.Outcome[Any]) -> bool:
-    return isinstance(done, outcome.Value) and not done.value.messages
+def _found_nothing(done: Answer) -> bool:
+    return isinstance(done, Done) and not done.value.messages
 
 
-def _left_some(request: ReceiveRequest, done: outcome.Outcome[Any]) -> bool:
+def _left_some(request: ReceiveRequest, done: Answer) -> bool:
     """Whether a receive may have left what it was woken for: it failed, replayed, or was full of
     bytes."""
-    if isinstance(done, outcome.Error) or request.receive_attempt_id:
+    if not isinstance(done, Done) or request.receive_attempt_id:
         return True
-    assert isinstance(done, outcome.Value)
     messages = done.value.messages
     return len(messages) > 0 and sum(len(m.body) for m in messages) >= limits.PAGE_BYTES_MAX
 

@@ -7,6 +7,7 @@ it is written (faults B58).
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, Final
 
 from mqlite_actor.contract import wire
@@ -21,25 +22,32 @@ _TEXTS: Final = (
     "message_id", "correlation_id", "reply_to", "group_id", "content_type", "subject",
 )  # fmt: skip
 
+_texts: Final = attrgetter(*_TEXTS)
+
 
 def weigh(request: object) -> int:
     """Bytes that a command holds while it waits."""
     if isinstance(request, JudgedSend):
         request = request.request
-    if not isinstance(request, SendRequest):
-        return COMMAND_BYTES
-    return COMMAND_BYTES + sum(COMMAND_BYTES + len(message.body) for message in request.messages)
+    weight = COMMAND_BYTES
+    if isinstance(request, SendRequest):
+        for message in request.messages:
+            weight += COMMAND_BYTES + len(message.body)
+    return weight
 
 
 def check_texts(request: wire.Request[Any]) -> None:
     """InvalidArgument naming the field whose text cannot be encoded."""
+    if isinstance(request, SendRequest):
+        _check(request.queue, "queue")
+        for index, message in enumerate(request.messages):
+            if message.properties or not "".join(_texts(message)).isascii():
+                _check_message(message, f"messages[{index}]")
+        return
     for name in request.__struct_fields__:
         value = getattr(request, name)
         if type(value) is str:
             _check(value, name)
-    if isinstance(request, SendRequest):
-        for index, message in enumerate(request.messages):
-            _check_message(message, f"messages[{index}]")
 
 
 def _check_message(message: Message, path: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -34,6 +34,7 @@ from mqlite_actor.engine.outbox import Hold, UserTransaction
 from mqlite_actor.engine.sweeper import Health, Retention, Sweeper
 from mqlite_actor.semantics import keys
 from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
+from mqlite_actor.semantics.routing import Undecided
 from mqlite_actor.semantics.settle import parse_token
 from mqlite_actor.storage.schema import WIRE_SCHEMA_VERSION
 from mqlite_actor.storage.sqlite import SqliteStore
@@ -66,8 +67,8 @@ class Engine:
     """An open engine. Made by `open_engine` or `run_engine`."""
 
     __slots__ = (
-        "_actor", "_chores", "_keeper", "_local", "_observer", "_options", "_started", "_stop",
-        "_store", "_sweeper", "_table", "_thread",
+        "_actor", "_chores", "_filtering", "_keeper", "_local", "_observer", "_options",
+        "_started", "_stop", "_store", "_sweeper", "_table", "_thread",
     )  # fmt: skip
 
     def __init__(self, store: SqliteStore, options: EngineOptions) -> None:
@@ -77,7 +78,7 @@ class Engine:
         self._actor = Actor(self._run_group, self._ran)
         self._sweeper = Sweeper(self._submit, options.clock, options.retention)
         self._chores = Chores(self._submit, options.clock)
-        filtering = Filtering(self._submit, options.clock)
+        self._filtering = Filtering(self._submit, options.clock)
         truncate = partial(self._submit, commands.TruncateLog())
         self._keeper = Keeper(store, truncate, self._chores.reclaim, options.clock)
         self._observer = Observer(store, self._actor, self._submit, options.clock, self._health())
@@ -85,10 +86,8 @@ class Engine:
         self._stop = trio.Event()
         self._thread = threading.get_ident()
         self._local: dict[type[Any], Callable[[Any], Any]] = {
-            wire.SendRequest: filtering.send,
-            wire.ScheduleRequest: filtering.send,
-            wire.SubscribeRequest: filtering.subscribe,
-            wire.TestFilterRequest: filtering.test_filter,
+            wire.SubscribeRequest: self._filtering.subscribe,
+            wire.TestFilterRequest: self._filtering.test_filter,
             wire.StatusRequest: self._status,
             wire.ReceiveRequest: self._receive,
             wire.RedriveRequest: self._chores.redrive,
@@ -126,7 +125,10 @@ class Engine:
             return cast("R", await local(request))
         if type(request) not in self._table:
             raise Unsupported(f"this engine has no operation for {type(request).__name__}")
-        return cast("R", await self._submit(request))
+        reply = await self._submit(request)
+        if isinstance(reply, Undecided):
+            reply = await self._filtering.send(cast("wire.SendRequest", request), reply)
+        return cast("R", reply)
 
     async def hold(self, seconds: float = limits.TX_SECONDS) -> Hold:
         """The writer for one transaction of the caller's; `Hold.end` gives it back.
@@ -241,12 +243,13 @@ class Engine:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    async def _submit(self, request: Command, *, until: float = 0.0) -> Command:
-        is_alone = type(request) in ALONE
-        job = Job(request, admission.weigh(request), until=until, is_alone=is_alone)
-        if not until:
-            return await self._actor.submit(job, room_seconds=self._options.room_seconds)
+    def _submit(self, request: Command) -> Awaitable[Command]:
+        job = Job(request, admission.weigh(request), is_alone=type(request) in ALONE)
+        return self._actor.submit(job, room_seconds=self._options.room_seconds)
+
+    async def _poll(self, request: wire.ReceiveRequest, until: float) -> Command:
         with trio.CancelScope() as poll:
+            job = Job(request, admission.weigh(request), until=until)
             job.poll = poll
             return await self._actor.submit(job, room_seconds=self._options.room_seconds)
         return wire.MessagesResponse(messages=[])
@@ -254,19 +257,16 @@ class Engine:
     async def _receive(self, request: wire.ReceiveRequest) -> wire.MessagesResponse:
         wait_ms = min(max(request.wait_time_ms, 0), limits.RECEIVE_WAIT_MS_MAX)
         until = trio.current_time() + wait_ms / 1000 if wait_ms else 0.0
-        while True:
-            reply = await self._submit(request, until=until)
-            assert isinstance(reply, wire.MessagesResponse)
-            if not reply.messages:
-                await trio.lowlevel.checkpoint_if_cancelled()
-                return reply
-            is_wanted = trio.current_effective_deadline() > trio.current_time()
-            if is_wanted or not _may_go_back(request):
-                return reply
+        reply = await (self._poll(request, until) if until else self._submit(request))
+        assert isinstance(reply, wire.MessagesResponse)
+        if reply.messages and not _may_go_back(request):
+            return reply
+        try:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        except BaseException:
             await self.hand_back(request, reply)
-            await (
-                trio.lowlevel.checkpoint()
-            )  # raises; if the deadline was moved meanwhile, claim again
+            raise
+        return reply
 
     async def _status(self, _: wire.StatusRequest) -> wire.StatusResponse:
         started = self._options.clock.monotonic()

@@ -36,9 +36,8 @@ class Filtering:
         self._clock = clock
         self._limiter = trio.CapacityLimiter(1)
 
-    async def send(self, request: wire.SendRequest) -> wire.SendResponse:
-        """Send; if slow filters are concerned, ask them and send again with what they said."""
-        reply = await self._submit(request)
+    async def send(self, request: wire.SendRequest, reply: object) -> wire.SendResponse:
+        """Send again, with what the slow filters say that `reply` asks about."""
         known: Verdicts = {}
         for _ in range(limits.VERDICT_ROUNDS_MAX):
             if not isinstance(reply, Undecided):

@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
+import msgspec
 import trio
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import MqliteError
+from mqlite_actor.engine.group import Answer
 
 Command = Any
 """A struct that the engine's table has a function for: a request of the wire or of `commands`."""
@@ -30,44 +32,37 @@ class Where(IntEnum):
     TAKEN = 4
 
 
-class Job:
-    """A command and the task that waits for its outcome."""
+class Job(msgspec.Struct, eq=False):
+    """A command and the task that waits for its outcome. A struct, since one is made per call."""
 
-    __slots__ = (
-        "has_waited",
-        "is_alone",
-        "is_unwanted",
-        "poll",
-        "request",
-        "task",
-        "until",
-        "weight",
-        "where",
-    )
-
-    def __init__(
-        self, request: Command, weight: int, *, until: float = 0.0, is_alone: bool = False
-    ) -> None:
-        self.request = request
-        self.is_alone = is_alone  # in no group with others, and in no transaction
-        self.weight = weight  # bytes it holds while it waits
-        self.task: trio.lowlevel.Task | None = None
-        self.where = Where.QUEUED
-        self.until = until  # trio time at which an empty receive is answered; 0: at once
-        self.poll: trio.CancelScope | None = None  # ends the wait of a parked receive
-        self.is_unwanted = False  # its caller was cancelled after it was taken: never park it
-        self.has_waited = False  # parked before, so its place is in front of newer ones
+    request: Command
+    weight: int
+    """Bytes it holds while it waits."""
+    until: float = 0.0
+    """Trio time at which an empty receive is answered; 0: at once."""
+    is_alone: bool = False
+    """In no group with others, and in no transaction."""
+    task: trio.lowlevel.Task | None = None
+    answer: Answer | None = None
+    where: Where = Where.QUEUED
+    poll: trio.CancelScope | None = None
+    """Ends the wait of a parked receive."""
+    is_unwanted: bool = False
+    """Its caller was cancelled after it was taken: never park it."""
+    has_waited: bool = False
+    """Parked before, so its place is in front of newer ones."""
 
 
 class Mailbox:
     """FIFO of jobs; woken receives come in at the front."""
 
-    __slots__ = ("_bytes", "_filled", "_jobs", "_line", "closed_with", "waits")
+    __slots__ = ("_bytes", "_filled", "_is_asleep", "_jobs", "_line", "closed_with", "waits")
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[int, Job] = OrderedDict()  # by identity: withdrawing is one look-up
         self._bytes = 0
         self._filled = trio.Event()
+        self._is_asleep = False  # nobody needs to be woken while the actor works
         self._line: OrderedDict[int, tuple[Job, trio.CancelScope]] = OrderedDict()
         self.closed_with: MqliteError | None = None
         self.waits = 0
@@ -96,7 +91,9 @@ class Mailbox:
         self._jobs[id(job)] = job
         self._bytes += job.weight
         job.where = Where.QUEUED
-        self._filled.set()
+        if self._is_asleep:
+            self._is_asleep = False
+            self._filled.set()
 
     def put_first(self, jobs: Iterable[Job]) -> None:
         """Add at the front, in their order."""
@@ -119,21 +116,24 @@ class Mailbox:
             if self.closed_with is not None:
                 return []
             self._filled = trio.Event()
+            self._is_asleep = True
             await self._filled.wait()
         group: list[Job] = []
         size = 0
         while self._jobs and len(group) < limits.GROUP_COMMANDS_MAX:
-            job = next(iter(self._jobs.values()))
-            if group and (size + job.weight > limits.GROUP_BYTES_MAX or job.is_alone):
+            key, job = self._jobs.popitem(last=False)
+            if group and (job.is_alone or size + job.weight > limits.GROUP_BYTES_MAX):
+                self._jobs[key] = job
+                self._jobs.move_to_end(key, last=False)
                 break
-            del self._jobs[id(job)]
             size += job.weight
             job.where = Where.TAKEN
             group.append(job)
             if job.is_alone:
                 break
         self._bytes -= size
-        self._make_room()
+        if self._line:
+            self._make_room()
         return group
 
     def drain(self) -> list[Job]:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
-import outcome
 import trio
+from outcome import Error
 
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract.errors import (
@@ -30,7 +30,7 @@ from mqlite_actor.contract.errors import (
 from mqlite_actor.engine import admission
 from mqlite_actor.engine.commands import JudgedSend
 from mqlite_actor.engine.filtering import Inquiry
-from mqlite_actor.engine.group import GroupResult
+from mqlite_actor.engine.group import Answer, Done, GroupResult
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.semantics.routing import Undecided, Verdicts
 from mqlite_actor.storage.database import Row, Value
@@ -202,14 +202,14 @@ class Hold:
 
     # -- for the actor -----------------------------------------------------------------------------
 
-    async def lend(self, answer: Callable[[outcome.Outcome[Any]], None]) -> GroupResult:
+    async def lend(self, answer: Callable[[Answer], None]) -> GroupResult:
         """Begin, tell the holder, and wait for the end of it, at most its seconds."""
         try:
             self._transaction = await self._in_thread(self._make, self.seconds)
         except MqliteError as error:
-            answer(outcome.Error(error))
+            answer(Error(error))
             return GroupResult(0)
-        answer(outcome.Value(self))
+        answer(Done(self))
         with trio.move_on_after(self.seconds):
             await self._ended.wait()
         assert self._transaction is not None

@@ -57,6 +57,8 @@ def batch(messages: Iterable[Message | Body]) -> list[Message]:
 
 def payload(body: Body) -> bytes:
     """Bytes to send."""
+    if type(body) is bytes:
+        return body
     if isinstance(body, str):
         return body.encode()
     if isinstance(body, bytes | bytearray | memoryview):

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from outcome import Error, Outcome, Value
+from outcome import Error
 
 from mqlite_actor.contract import keys, wire
 from mqlite_actor.contract.errors import CallerError, OutcomeUnknown
 from mqlite_actor.engine import commands
+from mqlite_actor.engine.group import Answer, Done
 from mqlite_actor.storage import rows
 from tests.storage.fault_vfs import Fault, FaultVfs
 from tests.storage.writer import Writer, killed_copy, writing
@@ -210,7 +211,7 @@ class Trial:
         self.path = folder / "q.db"
         shutil.copyfile(pool.path, self.path)
         self.groups = groups
-        self.told: list[tuple[Step, Outcome[Any]]] = []
+        self.told: list[tuple[Step, Answer]] = []
 
     def run(self, vfs: FaultVfs, fault: Fault, *, synchronous: str) -> None:
         """Run the groups under the fault, then judge: through the same store, the files as a kill
@@ -280,9 +281,9 @@ def column(writer: Writer, sql: str) -> set[Any]:
     return {row[0] for row in writer.store.run([(sql, ())])[0]}
 
 
-def expectation(step: Step, outcome: Outcome[Any]) -> tuple[Sight, ...]:
+def expectation(step: Step, outcome: Answer) -> tuple[Sight, ...]:
     """What may be seen after a command was told this."""
-    if isinstance(outcome, Value):
+    if isinstance(outcome, Done):
         return (step.after,)
     assert isinstance(outcome, Error)
     if isinstance(outcome.error, OutcomeUnknown):

@@ -10,14 +10,12 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, cast
-
-from outcome import Outcome
+from typing import TypeVar, cast
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.engine import commands
-from mqlite_actor.engine.group import run_group
+from mqlite_actor.engine.group import Answer, run_group
 from mqlite_actor.storage import queues
 from mqlite_actor.storage.sqlite import SqliteStore, open_store
 from tests.conformance.audit import audit
@@ -40,7 +38,7 @@ class Writer:
         self.clock = clock
         self.table = commands.table(message_bytes_max=limits.MESSAGE_BYTES_DEFAULT)
 
-    def group(self, *requests: object) -> list[Outcome[Any]]:
+    def group(self, *requests: object) -> list[Answer]:
         """Run these commands as one group; an outcome for each."""
         return run_group(self.store, self.table, requests, self.clock).outcomes
 
