@@ -80,6 +80,13 @@ GROUP_BYTES_MAX: Final = 8 * MIB
 """One transaction takes at most this much of what waits: about 10 ms of work, and little enough to
 run again one by one after a failure."""
 
+INLINE_ROWS: Final = 1000
+INLINE_GROUP_BYTES: Final = 512 * KIB
+INLINE_SECONDS: Final = 0.005
+INLINE_PAUSE_SECONDS: Final = 1.0
+"""A broker runs groups up to this size in its trio thread, about 5 ms of work (ruling R44). After
+one that took longer they go to the storage thread for the pause."""
+
 MAILBOX_COMMANDS_MAX: Final = 10_000
 MAILBOX_BYTES_MAX: Final = 128 * MIB
 """What may wait for the writer. A caller beyond it waits for room; at some 10,000 commands a second

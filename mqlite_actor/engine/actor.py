@@ -24,6 +24,7 @@ from mqlite_actor.engine.group import Answer, Done, GroupResult
 from mqlite_actor.engine.mailbox import Job, Mailbox, Where
 from mqlite_actor.engine.meters import StorageMeter
 from mqlite_actor.engine.outbox import Hold
+from mqlite_actor.engine.place import Inline
 from mqlite_actor.engine.waiters import Waiters
 
 T = TypeVar("T")
@@ -37,12 +38,15 @@ class Actor:
     """Mailbox, waiters and the loop between them and the storage thread."""
 
     __slots__ = (
-        "_is_draining", "_ran", "_run_group", "_thread", "crash", "events", "filter_failures",
-        "groups", "mailbox", "storage_meter", "waiters",
+        "_is_draining", "_ran", "_run_group", "_thread", "crash", "events",
+        "filter_failures", "groups", "inline", "mailbox", "storage_meter", "waiters",
     )  # fmt: skip
 
-    def __init__(self, run_group: RunGroup, ran: Callable[[GroupResult], None]) -> None:
+    def __init__(
+        self, run_group: RunGroup, inline: Inline, ran: Callable[[GroupResult], None]
+    ) -> None:
         self._run_group = run_group
+        self.inline = inline
         self._ran = ran  # told after each group, in the trio thread
         self._thread = trio.CapacityLimiter(1)
         self._is_draining = False
@@ -102,14 +106,22 @@ class Actor:
                         result = await group[0].request.lend(partial(_answer, group[0]))
                         self._publish(result)
                     else:
-                        requests = [job.request for job in group]
-                        result = await self.in_thread(self._run_group, requests)
+                        result = await self._served(group)
                         self._deliver(group, result)
                     group = []
                     self._ran(result)
+                    if len(self.mailbox):  # `take` will not wait, and others want their turn
+                        await trio.lowlevel.cancel_shielded_checkpoint()
             except BaseException as error:
                 self._fail_all(group, error)
                 raise
+
+    async def _served(self, group: list[Job]) -> GroupResult:
+        requests = [job.request for job in group]
+        result = self.inline.attempt(requests, sum(job.weight for job in group))
+        if result is None:
+            result = await self.in_thread(self._run_group, requests)
+        return result
 
     async def in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         """Run a function in the storage thread, one at a time."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -26,11 +26,12 @@ from mqlite_actor.engine import admission, commands, outbox
 from mqlite_actor.engine.actor import Actor
 from mqlite_actor.engine.chores import Chores
 from mqlite_actor.engine.filtering import Filtering
-from mqlite_actor.engine.group import GroupResult, run_group
+from mqlite_actor.engine.group import GroupResult, run_at_once, run_group
 from mqlite_actor.engine.keeper import Keeper
 from mqlite_actor.engine.mailbox import Command, Job
 from mqlite_actor.engine.observing import Observer
 from mqlite_actor.engine.outbox import Hold, UserTransaction
+from mqlite_actor.engine.place import Inline
 from mqlite_actor.engine.sweeper import Health, Retention, Sweeper
 from mqlite_actor.semantics import keys
 from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
@@ -61,6 +62,8 @@ class EngineOptions:
     retention: Retention = field(default_factory=Retention)
     room_seconds: float = math.inf
     """How long a call waits for room in the mailbox; a broker bounds it."""
+    inline: bool = False
+    """Run small groups in the trio thread: for a process that does nothing else (ruling R44)."""
 
 
 class Engine:
@@ -75,7 +78,9 @@ class Engine:
         self._store = store
         self._options = options
         self._table = commands.table(message_bytes_max=options.message_bytes_max)
-        self._actor = Actor(self._run_group, self._ran)
+        may_run_inline = options.inline and not store.may_flush
+        inline = Inline(store, self._run_at_once, is_allowed=may_run_inline)
+        self._actor = Actor(self._run_group, inline, self._ran)
         self._sweeper = Sweeper(self._submit, options.clock, options.retention)
         self._chores = Chores(self._submit, options.clock)
         self._filtering = Filtering(self._submit, options.clock)
@@ -226,6 +231,7 @@ class Engine:
             "mailbox_bytes": mailbox.bytes,
             "mailbox_waits": mailbox.waits,
             "groups": self._actor.groups,
+            "inline_groups": self._actor.inline.started,
             "waiters": self._actor.waiters.counts(),
             "events": dict(self._actor.events),
             "filter_failures": dict(self._actor.filter_failures),
@@ -295,6 +301,9 @@ class Engine:
 
     def _run_group(self, requests: list[Any]) -> GroupResult:
         return run_group(self._store, self._table, requests, self._options.clock)
+
+    def _run_at_once(self, requests: Sequence[Any]) -> GroupResult | None:
+        return run_at_once(self._store, self._table, requests, self._options.clock)
 
     def _ran(self, result: GroupResult) -> None:
         self._keeper.noticed()

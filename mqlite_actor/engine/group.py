@@ -36,7 +36,7 @@ from mqlite_actor.contract.errors import (
 )
 from mqlite_actor.engine.commands import ALONE, JudgedSend, Table
 from mqlite_actor.storage.database import Transaction
-from mqlite_actor.storage.sqlite import SqliteStore, mapped
+from mqlite_actor.storage.sqlite import SqliteStore, is_busy, mapped
 
 _log = logging.getLogger("mqlite.engine")
 
@@ -108,10 +108,25 @@ class _Unknown(Exception):
     """COMMIT failed in a way that leaves the outcome open."""
 
 
+def run_at_once(
+    store: SqliteStore, table: Table, requests: Sequence[Any], clock: Clock
+) -> GroupResult | None:
+    """As `run_group`, but None, with nothing done, where that would wait for a foreign lock."""
+    return _run(store, table, requests, clock, is_patient=False)
+
+
 def run_group(
     store: SqliteStore, table: Table, requests: Sequence[Any], clock: Clock
 ) -> GroupResult:
     """Run commands and commit. Never raises for what storage or a command does."""
+    result = _run(store, table, requests, clock, is_patient=True)
+    assert result is not None, "it waited as long as it may"
+    return result
+
+
+def _run(
+    store: SqliteStore, table: Table, requests: Sequence[Any], clock: Clock, *, is_patient: bool
+) -> GroupResult | None:
     result = GroupResult(len(requests))
     everything = range(len(requests))
     if not _is_sound(store, result, everything):
@@ -120,10 +135,12 @@ def run_group(
         _alone(store, requests[0], result)
         return result
     try:
-        _together(store, table, requests, everything, clock, result)
+        _together(store, table, requests, everything, clock, result, is_patient=is_patient)
     except _Unknown as unknown:
         _answer_unknown(store, result, everything, unknown)
     except _NotBegun as stuck:
+        if not is_patient and is_busy(stuck.__cause__):
+            return None
         _fail(store, result, everything, _cause(stuck))
     except _Broken as broken:
         is_storage = isinstance(mapped(_cause(broken)), StorageFailed)
@@ -141,12 +158,14 @@ def _together(
     indexes: Sequence[int],
     clock: Clock,
     result: GroupResult,
+    *,
+    is_patient: bool = True,
 ) -> None:
     """Run the commands at `indexes` in one transaction; fills outcomes only if it commits."""
     answered: list[Any] = []
     began, started = store.changes, perf_counter()
     try:
-        tx = store.begin()
+        tx = store.begin(is_patient=is_patient)
     except Exception as error:
         raise _NotBegun from error
     try:

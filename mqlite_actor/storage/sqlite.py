@@ -26,6 +26,7 @@ from mqlite_actor.contract.errors import (
 )
 from mqlite_actor.storage import allocator, files, schema
 from mqlite_actor.storage.connection import (
+    SYNCHRONOUS,
     check_sqlite,
     connect,
     connect_checkpointer,
@@ -56,6 +57,11 @@ def mapped(error: Exception) -> MqliteError:
             f"storage failed ({kind}); writes are refused until the file is sound again"
         )
     return Internal(f"unexpected {type(error).__name__}; the log has the cause")
+
+
+def is_busy(error: BaseException | None) -> bool:
+    """Whether only a foreign lock was in the way."""
+    return isinstance(error, apsw.BusyError)
 
 
 def is_constraint(error: Exception) -> bool:
@@ -94,6 +100,11 @@ class SqliteStore:
         return self.path == files.MEMORY
 
     @property
+    def may_flush(self) -> bool:
+        """Whether a COMMIT waits until the disk has it (synchronous FULL and EXTRA)."""
+        return not self.is_memory and self._synchronous > SYNCHRONOUS["NORMAL"]
+
+    @property
     def in_transaction(self) -> bool:
         """False when SQLite has rolled back by itself (disk full, I/O error)."""
         return self.connection.in_transaction
@@ -112,9 +123,17 @@ class SqliteStore:
         """Run one statement once for each row of arguments; what it returned, in that order."""
         return self.connection.executemany(sql, arguments).fetchall()
 
-    def begin(self) -> Transaction:
-        """Start a write transaction; Unavailable when a foreign lock outlasts BUSY_MS."""
-        self.connection.execute("BEGIN IMMEDIATE")
+    def begin(self, *, is_patient: bool = True) -> Transaction:
+        """Start a write transaction; BusyError when a foreign lock outlasts BUSY_MS, or at once if
+        not patient."""
+        if is_patient:
+            self.connection.execute("BEGIN IMMEDIATE")
+        else:
+            self.connection.set_busy_timeout(0)
+            try:
+                self.connection.execute("BEGIN IMMEDIATE")
+            finally:
+                self.connection.set_busy_timeout(limits.BUSY_MS)
         return Transaction(self.run, self.run_many, self.ledger)
 
     def commit(self) -> None:

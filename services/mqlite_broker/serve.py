@@ -62,6 +62,7 @@ async def _serve(settings: Settings) -> int:
         synchronous=settings.synchronous,
         message_bytes_max=settings.message_bytes_max,
         room_seconds=limits.MAILBOX_WAIT_SECONDS,
+        inline=True,
         retention=Retention(
             settings.dlq_max_age_ms, settings.dlq_max_count, settings.dlq_max_bytes
         ),

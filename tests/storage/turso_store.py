@@ -47,8 +47,9 @@ class TursoStore:
         """Run one statement once for each row of arguments; the rows of all, in order."""
         return [row for rows in self.run([(sql, each) for each in arguments]) for row in rows]
 
-    def begin(self) -> Transaction:
+    def begin(self, *, is_patient: bool = True) -> Transaction:
         """Start a write transaction."""
+        assert is_patient, "no other connection is here to wait for"
         self._connection.execute("BEGIN IMMEDIATE")
         self.in_transaction = True
         return Transaction(self.run, self.run_many, self.ledger)
