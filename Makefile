@@ -1,5 +1,5 @@
 # Two commands: `make run` starts a broker, `make test` checks everything that CI checks. `make proof`
-# runs the random tests long.
+# runs the random tests long, `make bench` measures (about an hour; SCALE=0.1 RUNS=1 for a look).
 # Both keep what they install in .venv; a stamp file there says that it matches pyproject.toml.
 
 VENV    := .venv
@@ -7,7 +7,10 @@ BIN     := $(VENV)/bin
 ADDR    ?= 127.0.0.1:6754
 WORKERS ?= 2
 
-.PHONY: run test proof lint format clean
+RUNS    ?= 5
+SCALE   ?= 1
+
+.PHONY: run test proof bench lint format clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -32,6 +35,12 @@ proof: $(VENV)/.installed-test
 	$(call layer,filters,MQLITE_FUZZ_SECONDS=600 $(PROOF) -n $(WORKERS) tests/filters)
 	$(call layer,model,MQLITE_MODEL_EXAMPLES=5000 $(PROOF) -n $(WORKERS) tests/model)
 	$(call layer,crashes,MQLITE_CRASH_KILLS=500 MQLITE_HISTORY_SECONDS=300 $(PROOF) tests/crash)
+
+# The load generator and the peers come from the distribution where that is possible; what is not
+# there is left out of the table, and named.
+bench: $(VENV)/.installed-bench
+	@bench/servers
+	$(BIN)/python -m bench --runs $(RUNS) --scale $(SCALE) --docs --json $(VENV)/bench.json
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -62,6 +71,10 @@ $(VENV)/.installed: $(VENV)/.made pyproject.toml
 
 $(VENV)/.installed-test: $(VENV)/.made pyproject.toml
 	$(call install,.[all$(comma)test])
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-bench: $(VENV)/.made pyproject.toml
+	$(call install,.[all$(comma)bench])
 	@touch $@ $(VENV)/.installed
 
 comma := ,

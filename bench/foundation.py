@@ -96,12 +96,12 @@ def over_http(folder: Path, runs: int, scale: float) -> None:
     create = b'{"name":"q"}'
     with http.broker(folder, "NORMAL") as ours, http.vanilla() as stock:
         path = "/mqlite.v1.AdminService/CreateQueue"
-        http.requests(ours, path, create, connections=1, number=1)
+        http.requests(ours.port, path, create, connections=1, number=1)
         things: dict[str, Callable[[], float]] = {}
         for connections, number in ((64, int(2_000 * scale)), (1, int(600 * scale))):
             load = partial(http.requests, body=body, connections=connections, number=number)
-            things[f"empty route, {connections} connections"] = partial(load, stock, "/send")
-            things[f"broker Send, {connections} connections"] = partial(load, ours, SEND_PATH)
+            things[f"empty route, {connections} connections"] = partial(load, stock.port, "/send")
+            things[f"broker Send, {connections} connections"] = partial(load, ours.port, SEND_PATH)
         report(interleaved(runs, things))
 
 

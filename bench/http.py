@@ -16,7 +16,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
@@ -26,31 +29,39 @@ START_SECONDS = 30.0
 TOKEN = "bench"  # of a broker on loopback that lives for a minute
 
 
+class Server(NamedTuple):
+    """A running server."""
+
+    port: int
+    process: int
+
+
 @contextmanager
-def broker(folder: Path, synchronous: str) -> Iterator[int]:
-    """A broker with authentication, access log and counters on; its port."""
+def broker(folder: Path, synchronous: str, *, workers: int = 0) -> Iterator[Server]:
+    """A broker with authentication, access log and counters on."""
     port = _free_port()
     environment = {
         **os.environ,
         "MQLITE_DB": f"file:{folder / f'broker-{port}.db'}",
         "MQLITE_SYNC": synchronous,
         "MQLITE_TOKENS": TOKEN,
+        "MQLITE_WORKERS": str(workers),
     }
     command = [sys.executable, "-m", "mqlite_broker", "--addr", f"127.0.0.1:{port}"]
-    with _serving(command, port, environment):
-        yield port
+    with _serving(command, port, environment) as process:
+        yield Server(port, process)
 
 
 @contextmanager
-def vanilla() -> Iterator[int]:
-    """An empty JSON route on stock quart-trio and stock hypercorn, its log off; its port."""
+def vanilla() -> Iterator[Server]:
+    """An empty JSON route on stock quart-trio and stock hypercorn, its log off."""
     port = _free_port()
     command = [
         sys.executable, "-m", "hypercorn", "-k", "trio", "-b", f"127.0.0.1:{port}",
         "bench.vanilla:app",
     ]  # fmt: skip
-    with _serving(command, port, dict(os.environ)):
-        yield port
+    with _serving(command, port, dict(os.environ)) as process:
+        yield Server(port, process)
 
 
 def requests(port: int, path: str, body: bytes, *, connections: int, number: int) -> float:
@@ -58,10 +69,30 @@ def requests(port: int, path: str, body: bytes, *, connections: int, number: int
     return trio.run(partial(_load, port, path, body, connections=connections, number=number))
 
 
-def send_body() -> bytes:
-    """A Send of one message of the yardstick's size."""
+def send_body(number: int = 1) -> bytes:
+    """A Send of messages of the yardstick's size."""
     message = {"body": base64.b64encode(BODY).decode()}
-    return json.dumps({"queue": "q", "messages": [message]}).encode()
+    return json.dumps({"queue": "q", "messages": [message] * number}).encode()
+
+
+def post(port: int, path: str, body: bytes) -> bytes:
+    """One call; RuntimeError for anything but a 200."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
+    try:
+        connection.request("POST", path, body, {"Authorization": f"Bearer {TOKEN}"})
+        answer = connection.getresponse()
+        text = answer.read()
+    finally:
+        connection.close()
+    if answer.status != HTTPStatus.OK:
+        raise RuntimeError(f"{path} answered {answer.status}: {text[:200]!r}")
+    return text
+
+
+def run(arguments: list[str], where: dict[str, str]) -> None:
+    """A command of ours from start to end; it has to succeed."""
+    environment = {**os.environ, **where}
+    subprocess.run(arguments, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
 async def _load(port: int, path: str, body: bytes, *, connections: int, number: int) -> float:
@@ -103,7 +134,7 @@ def _is_whole(answer: bytes) -> bool:
 
 
 @contextmanager
-def _serving(command: list[str], port: int, environment: dict[str, str]) -> Iterator[None]:
+def _serving(command: list[str], port: int, environment: dict[str, str]) -> Iterator[int]:
     server = subprocess.Popen(
         command, env=environment, stderr=subprocess.DEVNULL
     )  # our own command
@@ -113,7 +144,7 @@ def _serving(command: list[str], port: int, environment: dict[str, str]) -> Iter
             if server.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"{command[2]} did not start")
             time.sleep(0.05)
-        yield
+        yield server.pid
     finally:
         server.terminate()
         server.wait(timeout=START_SECONDS)

@@ -91,8 +91,8 @@ def test_every_dependency_has_a_lower_bound() -> None:
         assert requirement.startswith("mqlite-actor[") or ">=" in requirement, requirement
 
 
-def test_the_extra_all_brings_every_extra_but_test() -> None:
+def test_the_extra_all_brings_every_extra_but_those_of_developers() -> None:
     extras = pyproject()["project"]["optional-dependencies"]
     (everything,) = extras["all"]
     named = everything.removeprefix("mqlite-actor[").removesuffix("]").split(",")
-    assert set(named) == set(extras) - {"all", "test"}
+    assert set(named) == set(extras) - {"all", "bench", "test"}
