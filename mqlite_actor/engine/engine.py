@@ -1,9 +1,10 @@
 """The engine: one open store, its writer actor and the tasks around it. The only public class here.
 
 Opened by the embedded handle (`sdk/embedded.py`) and by the broker. Callers use `call`; nothing
-else of the engine writes. Opening ends every lease that a dead process left behind before the first
-call is let in; closing is a sequence written once: refuse new calls, wake who waits, end the
-passes, run what is in the mailbox, close the file, release the lock.
+else of the engine writes. What only looks goes past the writer (`readers.py`). Opening ends every
+lease that a dead process left behind before the first call is let in; closing is a sequence written
+once: refuse new calls, wake who waits, end the passes, run what is in the mailbox, close the file,
+release the lock.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ from mqlite_actor.engine.mailbox import Command, Job
 from mqlite_actor.engine.observing import Observer
 from mqlite_actor.engine.outbox import Hold, UserTransaction
 from mqlite_actor.engine.place import Inline
+from mqlite_actor.engine.readers import READS, LookOut
 from mqlite_actor.engine.sweeper import Health, Retention, Sweeper
 from mqlite_actor.semantics import keys
 from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
 from mqlite_actor.semantics.routing import Undecided
 from mqlite_actor.semantics.settle import parse_token
+from mqlite_actor.storage.reading import NoReader
 from mqlite_actor.storage.schema import WIRE_SCHEMA_VERSION
 from mqlite_actor.storage.sqlite import SqliteStore
 from mqlite_actor.version import __version__
@@ -70,8 +73,8 @@ class Engine:
     """An open engine. Made by `open_engine` or `run_engine`."""
 
     __slots__ = (
-        "_actor", "_chores", "_filtering", "_keeper", "_local", "_observer", "_options",
-        "_started", "_stop", "_store", "_sweeper", "_table", "_thread",
+        "_actor", "_chores", "_filtering", "_keeper", "_local", "_look_out", "_observer",
+        "_options", "_started", "_stop", "_store", "_sweeper", "_table", "_thread",
     )  # fmt: skip
 
     def __init__(self, store: SqliteStore, options: EngineOptions) -> None:
@@ -86,7 +89,16 @@ class Engine:
         self._filtering = Filtering(self._submit, options.clock)
         truncate = partial(self._submit, commands.TruncateLog())
         self._keeper = Keeper(store, truncate, self._chores.reclaim, options.clock)
-        self._observer = Observer(store, self._actor, self._submit, options.clock, self._health())
+        self._look_out = LookOut(
+            store,
+            self._table,
+            options.clock,
+            self._actor.storage_meter,
+            room_seconds=options.room_seconds,
+        )
+        self._observer = Observer(
+            store, self._actor, self._look_out, self._look, options.clock, self._health()
+        )
         self._started = options.clock.monotonic()
         self._stop = trio.Event()
         self._thread = threading.get_ident()
@@ -128,6 +140,8 @@ class Engine:
         local = self._local.get(type(request))
         if local is not None:
             return cast("R", await local(request))
+        if type(request) in READS:
+            return cast("R", await self._look(request))
         if type(request) not in self._table:
             raise Unsupported(f"this engine has no operation for {type(request).__name__}")
         reply = await self._submit(request)
@@ -198,7 +212,7 @@ class Engine:
 
     async def authenticate(self, token: str) -> tuple[str, frozenset[Right]]:
         """What became of a managed key's token (the words of Observe), and its rights."""
-        found = await self._submit(commands.Authenticate(keys.digest(token)))
+        found = await self._look(commands.Authenticate(keys.digest(token)))
         outcome, rights = found
         return outcome, rights
 
@@ -249,6 +263,15 @@ class Engine:
 
     # -- inside ------------------------------------------------------------------------------------
 
+    async def _look(self, request: Command) -> Any:  # noqa: ANN401  # the table pairs the types
+        """The answer to what only looks; from the writer if there is no other way."""
+        if not self._store.is_memory and self._actor.mailbox.closed_with is None:
+            try:
+                return await self._look_out.look(request)
+            except NoReader:
+                pass
+        return await self._submit(request)
+
     def _submit(self, request: Command) -> Awaitable[Command]:
         job = Job(request, admission.weigh(request), is_alone=type(request) in ALONE)
         return self._actor.submit(job, room_seconds=self._options.room_seconds)
@@ -276,7 +299,7 @@ class Engine:
 
     async def _status(self, _: wire.StatusRequest) -> wire.StatusResponse:
         started = self._options.clock.monotonic()
-        queues, subscriptions = await self._submit(commands.CountEntities())
+        queues, subscriptions = await self._look(commands.CountEntities())
         ended = self._options.clock.monotonic()
         return wire.StatusResponse(
             version=__version__,
