@@ -104,6 +104,7 @@ async def test_looks_answer_while_a_transaction_of_the_program_is_open(furnished
     assert await bodies(furnished, "q") == [b"body", b"not yet"]
 
 
+@pytest.mark.promise("E132", "E133")
 @pytest.mark.parametrize("kind", READS, ids=lambda kind: kind.__name__)
 async def test_a_look_changes_nothing(furnished: Engine, kind: type[Any]) -> None:
     store = furnished._store
@@ -249,6 +250,7 @@ async def test_a_look_that_is_cancelled_ends_at_once_and_its_reader_comes_back(
 # -- trouble ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("E145")
 async def test_after_close_every_look_says_closed(furnished: Engine) -> None:
     furnished.close()
     for request in EXAMPLES.values():
