@@ -3,7 +3,7 @@
 Called by the engine for every request type in READS. A look begins its snapshot when it is its
 turn, so it sees every write that was acknowledged before it was asked for, and it goes on while the
 writer is held by a user's transaction. A look that touches a handful of pages runs right here in
-the trio thread, where it takes a tenth of what the hop to a thread takes
+the trio thread, where it takes a fifth of the time of the hop to a thread, and less under load
 (docs/decisions/0007-readers.md); one whose work grows with what is stored runs in a thread. The
 writer is asked instead for a database in memory, for a file in doubt (it is opened anew first), and
 when no connection is to be had.
