@@ -134,9 +134,13 @@ CACHE_KIB: Final = 8 * KIB
 """SQLite page cache of the writer: the hot end of every index, and the memory target of a small
 broker."""
 
-READERS_MAX: Final = 4
-"""Read-only connections of one process. A look needs the interpreter for most of its time, so more
-of them would only wait for each other; each may hold READER_CACHE_KIB."""
+READ_THREADS_MAX: Final = 3
+"""Looks that run in threads at a time. A look needs the interpreter for most of its time, so more
+of them would only wait for each other."""
+
+READERS_MAX: Final = READ_THREADS_MAX + 1
+"""Read-only connections of one process: one each for those, and one that no large look can take
+from the small ones, the check of an access key among them. Each may hold READER_CACHE_KIB."""
 
 READER_CACHE_KIB: Final = KIB
 """SQLite page cache of one reader: the upper levels of the indexes. Bodies pass through once."""

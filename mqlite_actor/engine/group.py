@@ -262,7 +262,7 @@ def _alone(store: SqliteStore, request: object, result: GroupResult) -> None:
     except Exception as error:  # noqa: BLE001  # mapped, and answered like every other failure
         _fail(store, result, [0], error)
     else:
-        result.timings.append(("transaction", None, perf_counter() - started))
+        result.timings.append(("transaction", None, perf_counter() - started, 1))
 
 
 def _cause(failure: _NotBegun | _Broken) -> Exception:
@@ -329,7 +329,7 @@ def _is_sound(store: SqliteStore, result: GroupResult, indexes: Sequence[int]) -
         if store.complaint != error.message:
             store.complaint = error.message
             _log.error("%s", error.message)
-        result.timings.append(("transaction", StorageFailed(error.message), 0.0))
+        result.timings.append(("transaction", StorageFailed(error.message), 0.0, 1))
         for index in indexes:
             result.outcomes[index] = Error(StorageFailed(error.message))
         return False

@@ -149,7 +149,7 @@ class UserTransaction:
             self._store.healthy = self._store.is_memory
 
     def _note(self, operation: str, error: MqliteError | None, began: float) -> None:
-        self.result.timings.append((operation, error, perf_counter() - began))
+        self.result.timings.append((operation, error, perf_counter() - began, 1))
 
     def _commit_failure(self, error: Exception) -> MqliteError:
         if is_constraint(error):
@@ -238,7 +238,7 @@ class Hold:
         except MqliteError as error:
             answer(Error(error))
             refused = GroupResult(0)
-            refused.timings.append(("transaction", error, 0.0))
+            refused.timings.append(("transaction", error, 0.0, 1))
             return refused
         answer(Done(self))
         with trio.move_on_after(self.seconds):

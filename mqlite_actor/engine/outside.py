@@ -151,7 +151,7 @@ class Outside:
 
 
 _POOL = StoragePool(
-    max_open=limits.READERS_MAX,
+    max_open=limits.READ_THREADS_MAX,
     open=0,
     in_use=0,
     idle=0,

@@ -75,7 +75,7 @@ class LookOut:
         self._clock = clock
         self._meter = meter
         self._room_seconds = room_seconds
-        self._limiter = trio.CapacityLimiter(limits.READERS_MAX)
+        self._limiter = trio.CapacityLimiter(limits.READ_THREADS_MAX)
         self._waits = 0
         self._wait_seconds = 0.0
 
@@ -116,7 +116,7 @@ class LookOut:
             try:
                 return self._once(command, Look(self._clock), busy_ms=0)
             except (NoReader, Unavailable):
-                pass  # none is open yet, or a foreign lock: what may wait has a thread for it
+                pass  # a foreign lock, perhaps: what may wait has a thread for it
             finally:
                 await trio.lowlevel.cancel_shielded_checkpoint()  # others get their turn
         return await self._in_thread(command)
@@ -142,8 +142,8 @@ class LookOut:
             if has_to_wait:
                 self._wait_seconds += begun - asked
         raise Unavailable(
-            f"{limits.READERS_MAX} looks at the store are under way, and others wait; repeat after"
-            " a pause"
+            f"{limits.READ_THREADS_MAX} looks at the store are under way, and others wait; repeat"
+            " after a pause"
         )
 
     def _once(self, command: Command, look: Look, *, busy_ms: int) -> object:

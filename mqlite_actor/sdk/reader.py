@@ -71,12 +71,12 @@ class Reader(Handle):
     async def _in_thread(self, function: Callable[[], T]) -> T:
         if trio.lowlevel.in_trio_run():
             if not isinstance(self._limiter, trio.CapacityLimiter):
-                self._limiter = trio.CapacityLimiter(limits.READERS_MAX)
+                self._limiter = trio.CapacityLimiter(limits.READ_THREADS_MAX)
             return await trio.to_thread.run_sync(
                 function, limiter=self._limiter, abandon_on_cancel=True
             )
         if not isinstance(self._limiter, asyncio.Semaphore):
-            self._limiter = asyncio.Semaphore(limits.READERS_MAX)
+            self._limiter = asyncio.Semaphore(limits.READ_THREADS_MAX)
         async with self._limiter:
             return await asyncio.to_thread(function)
 

@@ -19,7 +19,7 @@ import apsw
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Unavailable
-from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction
+from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Reader:
         self._look = look
         try:
             self._connection.execute("BEGIN")
-            return step(Transaction(self._statements, Ledger()))
+            return step(Transaction(self._statements, self._one_by_one, Ledger()))
         except apsw.InterruptError as error:
             raise look.stopped() from error
         finally:
@@ -110,6 +110,11 @@ class Reader:
                 raise apsw.InterruptError("between two statements")
             found.append(execute(sql, arguments).fetchall())
         return found
+
+    def _one_by_one(self, sql: str, arguments: Sequence[tuple[Value, ...]]) -> list[Row]:
+        return [
+            row for rows in self._statements([(sql, each) for each in arguments]) for row in rows
+        ]
 
     def _is_over(self) -> bool:
         look = self._look
@@ -145,9 +150,11 @@ class Readers:
         """Connections that run a look."""
         return len(self._lent)
 
-    def borrow(self, *, may_open: bool = True) -> Reader:
-        """A reader of one's own until `give_back`; NoReader if all are lent, or shut away, or (not
-        `may_open`) if one would have to be opened. Raises what opening raises."""
+    def borrow(self) -> Reader:
+        """A reader of one's own until `give_back`; NoReader if all are lent, or shut away.
+
+        Raises what opening raises.
+        """
         with self._changed:
             if self._is_shut:
                 raise NoReader
@@ -155,7 +162,7 @@ class Readers:
                 reader = self._idle.pop()
                 self._lent.add(reader)
                 return reader
-            if not may_open or self._opening + len(self._lent) >= limits.READERS_MAX:
+            if self._opening + len(self._lent) >= limits.READERS_MAX:
                 raise NoReader
             self._opening += 1
         opened: Reader | None = None

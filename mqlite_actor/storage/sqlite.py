@@ -160,14 +160,13 @@ class SqliteStore:
         """A step's result on a snapshot of what is committed now, beside the writer. Any thread.
 
         NoReader when the writer has to be asked: for memory, for a file in doubt (it is opened anew
-        first), when no connection can be had. `busy_ms` 0 never waits and opens nothing. Raises the
-        contract's errors; after one that puts the file in doubt it is opened anew before the next
-        command.
+        first), when no connection can be had. `busy_ms` 0 never waits. Raises the contract's
+        errors; after one that puts the file in doubt it is opened anew before the next command.
         """
         if self._guard is None or not self.healthy:
             raise NoReader
         try:
-            reader = self.readers.borrow(may_open=busy_ms > 0)
+            reader = self.readers.borrow()
         except (apsw.Error, OpenError) as error:
             raise NoReader from error  # out of descriptors, perhaps: the writer has its own
         is_sound = False

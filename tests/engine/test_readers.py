@@ -190,16 +190,20 @@ class Stuck:
 
 async def test_more_looks_than_readers_wait_and_small_ones_do_not(furnished: Engine) -> None:
     stuck = Stuck()
-    await furnished.call(wire.StatsRequest(queue="q"))
     teach(furnished, wire.PeekRequest, stuck)
-    calls = [Call(furnished, wire.PeekRequest(queue="q")) for _ in range(limits.READERS_MAX + 2)]
+    calls = [
+        Call(furnished, wire.PeekRequest(queue="q")) for _ in range(limits.READ_THREADS_MAX + 2)
+    ]
     with bounded():
         async with trio.open_nursery() as nursery:
             for call in calls:
                 nursery.start_soon(call.run)
-            await until(lambda: stuck.inside == limits.READERS_MAX)
+            await until(lambda: stuck.inside == limits.READ_THREADS_MAX)
             await settled()
-            assert furnished._store.readers.in_use == limits.READERS_MAX
+            assert furnished._store.readers.in_use == limits.READ_THREADS_MAX
+            for _ in range(3):
+                assert (await furnished.call(wire.StatsRequest(queue="q"))).active == 1
+                assert (await furnished.authenticate("mqk_" + "0" * 64))[0] == "invalid"
             stuck.may_go_on.set()
     assert all(call.error is None for call in calls)
     pool = (await observe(furnished))["storage"]["pool"]
@@ -218,7 +222,9 @@ async def test_who_waits_too_long_for_a_reader_is_told_so(
         await create(engine, "q")
         stuck = Stuck()
         teach(engine, wire.PeekRequest, stuck)
-        calls = [Call(engine, wire.PeekRequest(queue="q")) for _ in range(limits.READERS_MAX + 1)]
+        calls = [
+            Call(engine, wire.PeekRequest(queue="q")) for _ in range(limits.READ_THREADS_MAX + 1)
+        ]
         with bounded():
             async with trio.open_nursery() as nursery:
                 for call in calls:
