@@ -22,7 +22,7 @@ from mqlite_actor.contract.errors import Internal, MqliteError, Unavailable
 from mqlite_actor.contract.wire import MessagesResponse, ReceiveRequest
 from mqlite_actor.engine.group import Answer, Done, GroupResult
 from mqlite_actor.engine.mailbox import Job, Mailbox, Where
-from mqlite_actor.engine.meters import StorageMeter
+from mqlite_actor.engine.meters import StorageMeter, forget_queue
 from mqlite_actor.engine.outbox import Hold
 from mqlite_actor.engine.place import Inline
 from mqlite_actor.engine.waiters import Waiters
@@ -145,6 +145,8 @@ class Actor:
         self.groups += 1
         for operation, error, seconds, number in result.timings:
             self.storage_meter.add(operation, error, seconds, number)
+        for name in result.deleted:
+            forget_queue(name, self.events, self.filter_failures)
         for key, number in result.events.items():
             self.events[key] = self.events.get(key, 0) + number
         for key, number in result.filter_failures.items():

@@ -35,6 +35,7 @@ from mqlite_actor.contract.errors import (
     Unavailable,
 )
 from mqlite_actor.engine.commands import ALONE, JudgedSend, Table
+from mqlite_actor.engine.meters import forget_queue
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.sqlite import SqliteStore, is_busy, mapped
 
@@ -68,14 +69,15 @@ class GroupResult:
     """One outcome per command, in their order, and what became true with them."""
 
     __slots__ = (
-        "commits", "dues", "events", "filter_failures", "is_doubtful", "outcomes", "timings",
-        "wakes",
+        "commits", "deleted", "dues", "events", "filter_failures", "is_doubtful", "outcomes",
+        "timings", "wakes",
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
         self.outcomes: list[Answer] = [Error(Unavailable("not run"))] * number
         self.wakes: dict[str, int] = {}
         self.events: dict[tuple[str, str], int] = {}
+        self.deleted: set[str] = set()  # queues whose earlier events are nobody's any more
         self.filter_failures: dict[tuple[str, str], int] = {}
         self.dues: dict[str, int] = {}  # by maintenance task, the earliest
         # storage calls: what kind, how it ended, seconds each, and how many took so long
@@ -86,6 +88,9 @@ class GroupResult:
     def publish(self, tx: Transaction) -> None:
         """Take over what the committed transaction made true."""
         self.commits += 1
+        for name in tx.deleted:
+            forget_queue(name, self.events, self.filter_failures)
+        self.deleted |= tx.deleted
         for queue, number in tx.wakes.items():
             self.wakes[queue] = self.wakes.get(queue, 0) + number
         for key, number in tx.events.items():

@@ -28,7 +28,7 @@ from mqlite_actor.contract.observe import (
 from mqlite_actor.contract.words import Kind
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.actor import Actor
-from mqlite_actor.engine.meters import error_code_of
+from mqlite_actor.engine.meters import FILTER_STAGES, error_code_of
 from mqlite_actor.engine.process import this_process
 from mqlite_actor.engine.readers import LookOut
 from mqlite_actor.engine.sweeper import Health
@@ -146,7 +146,7 @@ class Observer:
             FilterFailures(
                 stage=stage, count=sum(n for (_, s), n in failures.items() if s == stage)
             )
-            for stage in ("compile", "evaluate")
+            for stage in FILTER_STAGES
         ]
 
     def _maintenance(self, task: str) -> MaintenanceInfo:
