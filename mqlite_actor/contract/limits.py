@@ -104,6 +104,16 @@ TX_SECONDS_MAX: Final = 30.0
 """How long a transaction of the embedding program may hold the writer, by default and at most:
 everybody else waits meanwhile, and the shortest usual lease is 30 s (ruling R43)."""
 
+WRITER_BUSY_SECONDS: Final = 1.0
+"""A group that takes longer is reported (ruling R50): a hundred times what one takes."""
+
+WRITER_STUCK_SECONDS: Final = 10.0
+"""A writer that is busy for longer is not ready for work: beyond a wait for a foreign lock and the
+usual transaction of a program, of 5 s each."""
+
+WRITER_WATCH_SECONDS: Final = 0.25
+"""How often the watchdog looks while a group runs."""
+
 MAINTENANCE_ROWS: Final = 256
 """Rows that one maintenance command may change: 5 ms or less of the writer's time."""
 

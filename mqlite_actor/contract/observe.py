@@ -196,6 +196,29 @@ class ProcessInfo(msgspec.Struct, frozen=True):
     max_descriptors: Int | None
 
 
+class EarlierBoot(msgspec.Struct, frozen=True):
+    """What the diagnostic log keeps of an earlier start: how often something began to fail, what
+    did so last, and whether it was stopped in order."""
+
+    boot_id: str
+    first_at_ms: Int
+    last_at_ms: Int
+    failures: Int
+    last_task: str
+    last_code: str
+    last_detail: str
+    stopped: bool
+
+
+class DiagnosticsInfo(msgspec.Struct, frozen=True):
+    """The optional diagnostic log: off, on, or failing to be written; `boot_id` names this
+    start."""
+
+    state: str
+    boot_id: str
+    earlier_boots: list[EarlierBoot]
+
+
 class ObserveResponse(Response, frozen=True):
     """One consistent snapshot. `queues` is null when they could not be read, never zeros.
 
@@ -218,6 +241,7 @@ class ObserveResponse(Response, frozen=True):
     version: str
     access: str
     http: HttpInfo
+    diagnostics: DiagnosticsInfo
     mailbox_depth: Int | None = None
     receive_waiters: list[ReceiveWaiters] | None = None
     process: ProcessInfo | None = None

@@ -38,8 +38,8 @@ class Actor:
     """Mailbox, waiters and the loop between them and the storage thread."""
 
     __slots__ = (
-        "_is_draining", "_ran", "_run_group", "_thread", "crash", "events",
-        "filter_failures", "groups", "inline", "mailbox", "storage_meter", "waiters",
+        "_is_draining", "_ran", "_run_group", "_thread", "busy_since", "busy_with", "crash",
+        "events", "filter_failures", "groups", "inline", "mailbox", "storage_meter", "waiters",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +50,8 @@ class Actor:
         self._ran = ran  # told after each group, in the trio thread
         self._thread = trio.CapacityLimiter(1)
         self._is_draining = False
+        self.busy_since = 0.0  # trio time at which `busy_with` was taken
+        self.busy_with: list[Job] = []  # the group that runs now
         self.crash: BaseException | None = None
         self.mailbox = Mailbox()
         self.waiters = Waiters()
@@ -102,6 +104,7 @@ class Actor:
         with trio.CancelScope(shield=True):
             try:
                 while group := await self.mailbox.take():
+                    self.busy_with, self.busy_since = group, trio.current_time()
                     if isinstance(group[0].request, Hold):
                         result = await group[0].request.lend(partial(_answer, group[0]))
                         self._publish(result)
@@ -110,6 +113,7 @@ class Actor:
                         self._deliver(group, result)
                     group = []
                     self._ran(result)
+                    self.busy_with = group
                     if len(self.mailbox):  # `take` will not wait, and others want their turn
                         await trio.lowlevel.cancel_shielded_checkpoint()
             except BaseException as error:

@@ -26,6 +26,7 @@ from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
 from mqlite_actor.engine import admission, commands, outbox
 from mqlite_actor.engine.actor import Actor
 from mqlite_actor.engine.chores import Chores
+from mqlite_actor.engine.diagnostics import DiagnosticsLog, unreported
 from mqlite_actor.engine.filtering import Filtering
 from mqlite_actor.engine.group import GroupResult, run_at_once, run_group
 from mqlite_actor.engine.keeper import Keeper
@@ -35,6 +36,7 @@ from mqlite_actor.engine.outbox import Hold, UserTransaction
 from mqlite_actor.engine.place import Inline
 from mqlite_actor.engine.readers import READS, LookOut
 from mqlite_actor.engine.sweeper import Health, Retention, Sweeper
+from mqlite_actor.engine.watchdog import Watchdog
 from mqlite_actor.semantics import keys
 from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
 from mqlite_actor.semantics.routing import Undecided
@@ -67,14 +69,17 @@ class EngineOptions:
     """How long a call waits for room in the mailbox; a broker bounds it."""
     inline: bool = False
     """Run small groups in the trio thread: for a process that does nothing else (ruling R44)."""
+    diagnostics: DiagnosticsLog | None = None
+    """Where troubles are kept over restarts; None: nowhere."""
 
 
 class Engine:
     """An open engine. Made by `open_engine` or `run_engine`."""
 
     __slots__ = (
-        "_actor", "_chores", "_filtering", "_keeper", "_local", "_look_out", "_observer",
-        "_options", "_started", "_stop", "_store", "_sweeper", "_table", "_thread",
+        "_actor", "_chores", "_filtering", "_is_open", "_keeper", "_local", "_look_out",
+        "_observer", "_options", "_started", "_stop", "_store", "_sweeper", "_table", "_thread",
+        "_watchdog",
     )  # fmt: skip
 
     def __init__(self, store: SqliteStore, options: EngineOptions) -> None:
@@ -84,22 +89,27 @@ class Engine:
         may_run_inline = options.inline and not store.may_flush
         inline = Inline(store, self._run_at_once, is_allowed=may_run_inline)
         self._actor = Actor(self._run_group, inline, self._ran)
-        self._sweeper = Sweeper(self._submit, options.clock, options.retention)
-        self._chores = Chores(self._submit, options.clock)
-        self._filtering = Filtering(self._submit, options.clock)
-        truncate = partial(self._submit, commands.TruncateLog())
-        self._keeper = Keeper(store, truncate, self._chores.reclaim, options.clock)
+        log, submit, clock = options.diagnostics, self._submit, options.clock
+        report = log.report if log is not None else unreported
+        self._sweeper = Sweeper(submit, clock, options.retention, report)
+        self._chores = Chores(submit, clock)
+        self._filtering = Filtering(submit, clock)
+        truncate = partial(submit, commands.TruncateLog())
+        self._keeper = Keeper(store, truncate, self._chores.reclaim, clock, report)
         self._look_out = LookOut(
             store,
             self._table,
-            options.clock,
+            clock,
             self._actor.storage_meter,
             room_seconds=options.room_seconds,
         )
         self._observer = Observer(
-            store, self._actor, self._look_out, self._look, options.clock, self._health()
+            store, self._actor, self._look_out, self._look, clock, self._health(), log
         )
-        self._started = options.clock.monotonic()
+        locks = self._sweeper.health["locks"]
+        self._watchdog = Watchdog(store, self._actor, submit, clock, locks, report)
+        self._is_open = False
+        self._started = clock.monotonic()
         self._stop = trio.Event()
         self._thread = threading.get_ident()
         self._local: dict[type[Any], Callable[[Any], Any]] = {
@@ -121,6 +131,18 @@ class Engine:
     def crash(self) -> BaseException | None:
         """What broke the writer, if anything did."""
         return self._actor.crash
+
+    @property
+    def unready(self) -> str:
+        """Why this engine should get no work now, in words that name no file and no queue; ""
+        when it is fit for it."""
+        if self._actor.crash is not None:
+            return "the engine has stopped"
+        if self._stop.is_set() or self._chores.ending.is_set():
+            return "it is closing"
+        if not self._is_open:
+            return "it is opening"
+        return self._watchdog.unready
 
     async def call(self, request: wire.Request[R]) -> R:
         """Answer a request, after its effect is committed.
@@ -246,6 +268,7 @@ class Engine:
             "mailbox_waits": mailbox.waits,
             "groups": self._actor.groups,
             "inline_groups": self._actor.inline.started,
+            "writer_stalls": self._watchdog.stalls,
             "waiters": self._actor.waiters.counts(),
             "events": dict(self._actor.events),
             "filter_failures": dict(self._actor.filter_failures),
@@ -329,6 +352,7 @@ class Engine:
         return run_at_once(self._store, self._table, requests, self._options.clock)
 
     def _ran(self, result: GroupResult) -> None:
+        self._watchdog.ran(result)
         self._keeper.noticed()
         self._sweeper.note(result.dues)
 
@@ -340,8 +364,10 @@ class Engine:
                 async with trio.open_nursery() as passes:
                     if self._options.background:
                         passes.start_soon(self._sweeper.run)
+                        passes.start_soon(self._watchdog.run)
                     if not self._store.is_memory:
                         passes.start_soon(self._keeper.run)
+                    self._is_open = True
                     task_status.started(self)
                     await self._stop.wait()
                     passes.cancel_scope.cancel()

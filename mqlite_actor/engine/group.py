@@ -352,4 +352,6 @@ def _roll_back(store: SqliteStore) -> None:
 
 def _copy(error: MqliteError) -> MqliteError:
     """One exception object per caller: each gets its own traceback."""
-    return type(error)(error.message)
+    copy = type(error)(error.message)
+    copy.origin = error.origin
+    return copy

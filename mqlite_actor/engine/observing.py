@@ -28,6 +28,7 @@ from mqlite_actor.contract.observe import (
 from mqlite_actor.contract.words import Kind
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.actor import Actor
+from mqlite_actor.engine.diagnostics import OFF, DiagnosticsLog
 from mqlite_actor.engine.meters import FILTER_STAGES, error_code_of
 from mqlite_actor.engine.process import this_process
 from mqlite_actor.engine.readers import LookOut
@@ -48,7 +49,8 @@ class Observer:
     """Takes snapshots of one engine."""
 
     __slots__ = (
-        "_actor", "_ask", "_clock", "_health", "_last_success_at_ms", "_look_out", "_store",
+        "_actor", "_ask", "_clock", "_diagnostics", "_health", "_last_success_at_ms", "_look_out",
+        "_store",
         "started_at_ms",
     )  # fmt: skip
 
@@ -60,6 +62,7 @@ class Observer:
         ask: Ask,
         clock: Clock,
         health: dict[str, Health],
+        diagnostics: DiagnosticsLog | None = None,
     ) -> None:
         self._store = store
         self._actor = actor
@@ -67,6 +70,7 @@ class Observer:
         self._ask = ask
         self._clock = clock
         self._health = health  # in the contract's order
+        self._diagnostics = diagnostics
         self._last_success_at_ms = 0
         self.started_at_ms = clock.now_ms()
 
@@ -106,6 +110,7 @@ class Observer:
             version=__version__,
             access="embedded",
             http=NO_HTTP,
+            diagnostics=self._diagnostics.shown() if self._diagnostics else OFF,
             mailbox_depth=len(self._actor.mailbox),
             receive_waiters=self._waiters(rows or []),
             process=this_process(),

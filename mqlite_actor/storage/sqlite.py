@@ -51,6 +51,13 @@ def mapped(error: Exception) -> MqliteError:
     """The error of ours that a failure stands for. StorageFailed: the file is in doubt."""
     if isinstance(error, MqliteError):
         return error
+    found = _mapped(error)
+    number = getattr(error, "extendedresult", 0)  # what SQLite says of itself, more exactly
+    found.origin = f"{type(error).__name__} {number}" if number else type(error).__name__
+    return found
+
+
+def _mapped(error: Exception) -> MqliteError:
     if isinstance(error, apsw.FullError):
         return StorageFull("the disk is full; delete or purge messages, or free space")
     if isinstance(error, apsw.BusyError | apsw.LockedError):

@@ -47,7 +47,7 @@ HEALTH = {"ok", "failing", "recovered", "unknown"}
 
 KEYS = {
     "": """sampled_at_ms started_at_ms backend runtime collection queue_count subscription_count
-        queues messages storage maintenance filters version access http
+        queues messages storage maintenance filters version access http diagnostics
         mailbox_depth receive_waiters process""",
     "runtime": """schema_version ping_seconds read_available db_size_bytes db_size_available
         wal_bytes free_bytes disk_free_bytes""",
@@ -66,6 +66,9 @@ KEYS = {
     "http.authentication": "outcome count",
     "http.handler_latency": "rpc buckets count sum_seconds",
     "http.handler_latency.buckets": "upper_bound_seconds count",
+    "diagnostics": "state boot_id earlier_boots",
+    "diagnostics.earlier_boots": """boot_id first_at_ms last_at_ms failures last_task last_code
+        last_detail stopped""",
     "receive_waiters": "queue count",
     "process": """cpu_seconds start_time_seconds resident_bytes virtual_bytes open_descriptors
         max_descriptors""",
