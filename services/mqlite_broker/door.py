@@ -2,16 +2,17 @@
 
 `serve.py` calls `serve_door` with a `DoorApp` and its listeners; each accepted stream becomes a
 `Connection`, which parses by `DoorProtocol` and runs the application. The lane hands over what it
-does not serve with `Door.handle`. HTTP/1.1 and 1.0 in clear text, nothing else.
+does not serve with `Door.handle`. HTTP/1.1 and 1.0, in clear text or over TLS, nothing else.
 Rules: an error of one connection, or of the application, ends neither the door nor another
 connection (faults.md B96). At the stop the listeners close before anything else happens (B71).
-Above `connections_max` the idlest connection makes room; if none is idle, newcomers wait in the
-kernel.
+Above `connections_max` the connection that has been silent longest makes room; if there is work on
+all of them, newcomers wait in the kernel.
 """
 
 from __future__ import annotations
 
 import math
+import ssl
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -25,7 +26,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from mqlite_broker.door_app import DoorApp, DoorResponse, log
 from mqlite_broker.door_connection import Connection
 from mqlite_broker.door_inbox import Bell, Ingress, IngressStatistics
-from mqlite_broker.door_limits import LIFESPAN_SECONDS, DoorLimits
+from mqlite_broker.door_limits import CROWDED_SECONDS, LIFESPAN_SECONDS, DoorLimits
 from mqlite_broker.door_state import Doorway
 
 __all__ = [
@@ -59,6 +60,7 @@ class Door:
         limits: DoorLimits,
         stopping: trio.Event,
         ingress: Ingress | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         config = Config()
         config.accesslog = None  # the application writes its own (spec/wire.md 5.3)
@@ -75,6 +77,7 @@ class Door:
             ingress=ingress or Ingress(limits.ingress_bytes_max),
             stopping=stopping,
             stirred=self._stir,
+            tls=tls,
         )
         self._connections: dict[trio.SocketStream, Connection] = {}
         self._admitted = 0
@@ -120,11 +123,17 @@ class Door:
     async def has_room(self) -> None:
         """Return when one more connection may be accepted. Cancelled, nothing has changed."""
         async with self._may_enter:
-            while self._admitted >= self._doorway.limits.connections_max:
+            while self.is_full:
                 if not self._evict():
                     self._complain()
-                await self._bell.wait()
+                with trio.move_on_after(CROWDED_SECONDS):
+                    await self._bell.wait()
             self._is_crowded = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a newcomer needs somebody to go."""
+        return self._admitted >= self._doorway.limits.connections_max
 
     def admit(self) -> None:
         """Count a connection that was accepted, before its task starts."""
@@ -148,7 +157,7 @@ class Door:
         self._bell.ring()
 
     def _evict(self) -> bool:
-        """Close the connection that has been idle longest."""
+        """Close the connection that has been silent longest."""
         idle = [each for each in self._connections.values() if each.idle_until is not None]
         if not idle:
             return False
@@ -173,6 +182,8 @@ class DoorListener(trio.abc.Listener[trio.SocketStream]):
 
     async def accept(self) -> trio.SocketStream:
         """The next connection, counted. Raises what the socket raises; cancelled, none is lost."""
+        if self._door.is_full:  # nobody goes before somebody comes
+            await trio.lowlevel.wait_readable(self._listener.socket)
         await self._door.has_room()
         stream = await self._listener.accept()
         self._door.admit()
@@ -190,6 +201,7 @@ async def serve_door(
     stopping: trio.Event,
     limits: DoorLimits | None = None,
     ingress: Ingress | None = None,
+    tls: ssl.SSLContext | None = None,
     task_status: trio.TaskStatus[Door] = trio.TASK_STATUS_IGNORED,
 ) -> int:
     """Serve `app` on `listeners` until `stopping` is set; returns how many requests were cut off.
@@ -202,7 +214,7 @@ async def serve_door(
     everything at once; hand-backs have HANDBACK_SECONDS more.
     """
     limits = limits or DoorLimits()
-    door = Door(app, limits=limits, stopping=stopping, ingress=ingress)
+    door = Door(app, limits=limits, stopping=stopping, ingress=ingress, tls=tls)
     unanswered = 0
     async with _lifespan(app), trio.open_nursery() as connections:
         try:

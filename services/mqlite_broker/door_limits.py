@@ -35,6 +35,13 @@ PARSER_EVENTS: Final = 64
 """The parser yields to other tasks after so many events: chunks of one byte cost one event
 each."""
 
+SILENT_SECONDS: Final = 0.5
+"""Without a whole header block for so long, a connection is silent, and makes room for another when
+the door is full. A request follows its connect within some round trips."""
+
+CROWDED_SECONDS: Final = 0.1
+"""How often a full door looks for one that has fallen silent."""
+
 HANDBACK_SECONDS: Final = 2.0
 """Giving an undelivered batch back is one short transaction; with `grace_seconds` and this a stop
 stays bounded even when the engine does not answer any more."""

@@ -70,7 +70,7 @@ class DoorProtocol(H11Protocol):
             doorway.context,
             task_group,
             ConnectionState(LifespanState({})),
-            False,  # no TLS
+            doorway.tls is not None,
             ends.client,
             ends.server,
             send,

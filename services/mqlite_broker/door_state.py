@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     import trio
@@ -51,6 +52,8 @@ class Doorway:
     stopping: trio.Event
     stirred: Callable[[], None]
     """Told whenever a connection becomes idle."""
+    tls: ssl.SSLContext | None = None
+    """Keys of this port; None: HTTP in clear."""
 
 
 class Ends(NamedTuple):

@@ -7,6 +7,7 @@ nothing with the parser under test. Every wait is bounded by PATIENCE; no wait i
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -190,7 +191,11 @@ async def listen() -> tuple[trio.SocketListener, Address]:
 
 @asynccontextmanager
 async def open_door(
-    app: DoorApp, limits: DoorLimits | None = None, *, ingress: Ingress | None = None
+    app: DoorApp,
+    limits: DoorLimits | None = None,
+    *,
+    ingress: Ingress | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[RunningDoor]:
     """Serve `app` in this process while the block runs; at its end the door is cancelled."""
     listener, address = await listen()
@@ -204,6 +209,7 @@ async def open_door(
                 stopping=stopping,
                 limits=limits,
                 ingress=ingress,
+                tls=tls,
                 task_status=task_status,
             )
         )
