@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mqlite_actor.sdk.handle import Handle
     from mqlite_actor.sdk.message import ReceivedMessage
     from mqlite_actor.sdk.reader import Reader, SyncReader, open_reader, open_reader_sync
+    from mqlite_actor.sdk.serve import ServeInfo
     from mqlite_actor.sdk.transaction import SyncTx, Tx
 
 _HOMES = {
@@ -49,6 +50,7 @@ _HOMES = {
     "mqlite_actor.sdk.handle": ("Handle",),
     "mqlite_actor.sdk.message": ("ReceivedMessage",),
     "mqlite_actor.sdk.reader": ("Reader", "SyncReader", "open_reader", "open_reader_sync"),
+    "mqlite_actor.sdk.serve": ("ServeInfo",),
     "mqlite_actor.sdk.transaction": ("SyncTx", "Tx"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -74,6 +76,7 @@ __all__ = [
     "Reader",
     "ReceivedMessage",
     "SchemaVersionMismatch",
+    "ServeInfo",
     "StatsResponse",
     "StatusResponse",
     "StorageFailed",

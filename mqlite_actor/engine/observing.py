@@ -50,8 +50,7 @@ class Observer:
 
     __slots__ = (
         "_actor", "_ask", "_clock", "_diagnostics", "_health", "_last_success_at_ms", "_look_out",
-        "_store",
-        "started_at_ms",
+        "_store", "started_at_ms",
     )  # fmt: skip
 
     def __init__(

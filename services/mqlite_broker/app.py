@@ -42,6 +42,7 @@ from mqlite_broker.auth import Access, Authenticator, check_origin
 from mqlite_broker.door_app import DoorApp, DoorResponse
 from mqlite_broker.settings import Settings
 from mqlite_broker.traffic import Traffic
+from mqlite_broker.visit import Visit
 
 R = TypeVar("R")
 
@@ -76,6 +77,7 @@ class BrokerApp(DoorApp):
         super().__init__("mqlite_broker", static_folder=None)
         self.config["MAX_CONTENT_LENGTH"] = limits.REQUEST_BYTES_MAX
         self.engine = engine
+        self.visit = Visit(engine)
         self.settings = settings
         self.authenticator = Authenticator(
             settings.tokens, settings.monitor_tokens, engine.authenticate
@@ -84,6 +86,7 @@ class BrokerApp(DoorApp):
         self._calls = {path: call for path, call in BY_PATH.items() if call in self.served}
         self._card = pages.card(
             self.served,
+            version=settings.version,
             is_auth_on=self.authenticator.is_on,
             has_metrics=settings.has_metrics,
             docs_url=settings.docs_url,
@@ -144,6 +147,9 @@ class BrokerApp(DoorApp):
         if page is not None:
             body, content_type = page
             return _plain(body, HTTPStatus.OK, content_type)
+        if path == pages.READY_PATH:
+            ready = pages.readiness(self.visit.unready)
+            return _plain(ready, HTTPStatus.OK, pages.PLAIN_TEXT)
         access = await self.authenticator.access(current.headers.getlist("Authorization"))
         if path == METRICS and self.settings.has_metrics:
             return await self._metrics(access)
@@ -167,7 +173,7 @@ class BrokerApp(DoorApp):
         del body  # a large one must not live as long as a long poll
         started = trio.current_time()
         try:
-            reply: wire.Response = await self.engine.call(command)
+            reply: wire.Response = await self.visit.call(command)
         finally:
             self.traffic.took(call.name, trio.current_time() - started)
         entry.reply = reply
@@ -194,7 +200,9 @@ class BrokerApp(DoorApp):
     def _finished(self, reply: R, access: Access) -> R:
         """A reply with what only the broker knows of it."""
         if isinstance(reply, wire.StatusResponse):
-            return msgspec.structs.replace(reply, auth=self.authenticator.is_on)
+            return msgspec.structs.replace(
+                reply, auth=self.authenticator.is_on, version=self.settings.version
+            )
         if isinstance(reply, ObserveResponse):
             http = self.traffic.shown(self.authenticator.counts.items())
             return msgspec.structs.replace(reply, access=access.word, http=http)
