@@ -19,6 +19,7 @@ from hypercorn.typing import ConnectionState, LifespanState
 from hypercorn.utils import parse_socket_addr
 
 from mqlite_broker.door_inbox import Inbox
+from mqlite_broker.door_intake import HeadRoom
 from mqlite_broker.door_limits import LINGER_BYTES, RECEIVE_BYTES, SILENT_SECONDS
 from mqlite_broker.door_pipe import Gone, Pipe
 from mqlite_broker.door_protocol import DoorProtocol
@@ -44,6 +45,7 @@ class Connection(TCPServer):
         self._came = trio.current_time()
         self.talk: DoorProtocol | None = None
         self._inbox = Inbox(prelude)
+        self._head = HeadRoom(doorway.limits.header_bytes_max, doorway.heads)
         self._reading = trio.CancelScope()
         self._feeding = trio.CancelScope()
         self._ended = trio.Event()
@@ -120,6 +122,8 @@ class Connection(TCPServer):
 
     def _stir(self) -> None:
         """The phase has changed, or the parser has parked: both tasks look again."""
+        if self.talk is not None and self.talk.phase not in (Phase.HEAD, Phase.IDLE):
+            self._head.end()
         self._inbox.filled.ring()
         self._inbox.taken.ring()
 
@@ -162,9 +166,13 @@ class Connection(TCPServer):
     async def _take_in(self, data: bytes) -> None:
         """Queue bytes for the feeder; at the bound wait, or cut a client that pipelines more.
 
-        Waiting is harmless before the request is complete, since nothing was done for it yet.
+        Waiting is harmless before the request is complete, since nothing was done for it yet. A
+        header block for which there is no room ends the connection.
         """
         talk = self._talk
+        if talk.phase in (Phase.HEAD, Phase.IDLE) and not self._head.grow(len(data)):
+            self._hang_up()  # as a block that does not end in time: without a word
+            return
         self._inbox.put(data)
         while self._inbox.size > self.doorway.limits.pipeline_bytes_max:
             if talk.phase is Phase.OVER:

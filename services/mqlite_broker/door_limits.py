@@ -19,6 +19,14 @@ BODY_FREE_BYTES: Final = 64 * KIB
 """Bodies up to here do not draw on the ingress budget: nearly every request, and all connections
 together hold less of them than a few large uploads."""
 
+HEAD_FREE_BYTES: Final = 16 * KIB
+"""Header blocks up to here do not draw on the budget of heads: twice what other servers allow at
+all."""
+
+HEADS_BYTES: Final = 16 * MIB
+"""Large header blocks being read, over all connections (design.md ruling R50): sixteen of the
+largest. Without it every connection could hold one."""
+
 BODY_REST_BYTES: Final = 64 * KIB
 """A request answered before its body was read keeps its connection if no more than this is
 missing; reading the rest is cheaper than a new connection."""

@@ -52,6 +52,8 @@ class Doorway:
     stopping: trio.Event
     stirred: Callable[[], None]
     """Told whenever a connection becomes idle."""
+    heads: Ingress
+    """Room for large header blocks; `ingress` is for bodies."""
     tls: ssl.SSLContext | None = None
     """Keys of this port; None: HTTP in clear."""
 
