@@ -1,6 +1,6 @@
 """The access log: one line per request, with the fields that its call deserves.
 
-Called by `app.py` when an answer is ready. FIELDS names, for each request type, what may be shown
+Called by `rpc.py` when an answer is ready. FIELDS names, for each request type, what may be shown
 of the request and its reply (spec/wire.md 5.3); bodies, properties, tokens and credentials are in
 no row.
 """

@@ -54,6 +54,10 @@ HANDBACK_SECONDS: Final = 2.0
 """Giving an undelivered batch back is one short transaction; with `grace_seconds` and this a stop
 stays bounded even when the engine does not answer any more."""
 
+BODY_LATE: Final = "the body did not arrive in the time that there is for it"
+NO_ROOM: Final = "too many large requests are being read"
+"""What the 408 and the 503 of either door say."""
+
 LIFESPAN_SECONDS: Final = 2.0
 """What the application's own after-serving functions get at the end."""
 

@@ -29,7 +29,13 @@ from werkzeug.exceptions import BadRequest, HTTPException, RequestTimeout, Servi
 
 from mqlite_broker.door_app import EXTENSION, Exchange
 from mqlite_broker.door_intake import Intake
-from mqlite_broker.door_limits import BODY_REST_BYTES, HEADER_FIELDS_MAX, PARSER_EVENTS
+from mqlite_broker.door_limits import (
+    BODY_LATE,
+    BODY_REST_BYTES,
+    HEADER_FIELDS_MAX,
+    NO_ROOM,
+    PARSER_EVENTS,
+)
 from mqlite_broker.door_requests import (
     MALFORMED,
     SAFE_METHODS,
@@ -144,7 +150,7 @@ class DoorProtocol(H11Protocol):
         """`due` has passed. False if the connection is to be closed without a word."""
         if self.phase is not Phase.BODY:
             return False
-        self._fail_body(RequestTimeout())
+        self._fail_body(RequestTimeout(BODY_LATE))
         return True
 
     @property
@@ -254,7 +260,7 @@ class DoorProtocol(H11Protocol):
         if not (self._intake.keeps(data) and is_wanted):
             return
         if not await self._intake.admit(self.due) and self.phase is Phase.BODY:
-            self._fail_body(ServiceUnavailable("too many large requests are being read"))
+            self._fail_body(ServiceUnavailable(NO_ROOM))
         elif self.stream is not None:
             await self.stream.handle(Body(stream_id=STREAM_ID, data=data))
 

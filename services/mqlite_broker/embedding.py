@@ -39,7 +39,7 @@ async def serve_engine(
             await trio.sleep_forever()
         finally:  # cancelled from outside, or because serving has ended
             stopping.set()
-            app.visit.end()
+            app.rpc.visit.end()
 
     async def host(task_status: trio.TaskStatus[ServeInfo]) -> None:
         started = _Started(task_status, chosen)

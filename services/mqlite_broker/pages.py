@@ -1,6 +1,6 @@
 """The open pages: the discovery card, the liveness probe and the readiness probe.
 
-Served by `app.py` to anybody. Nothing in them names a queue, a file, a count or a credential
+Served by `rpc.py` to anybody. Nothing in them names a queue, a file, a count or a credential
 (spec/wire.md 4.8, ruling R35).
 """
 

@@ -118,8 +118,8 @@ async def _watch_signals(stopping: _Stopping, app: BrokerApp, everything: trio.C
                 return
             logs.line(_log, logging.INFO, "stopping", ("signal", name))
             stopping.asked.set()
-            app.engine.stop_waiting()  # paced redrives and purges end too (ruling R25)
-            app.visit.end()
+            app.rpc.engine.stop_waiting()  # paced redrives and purges end too (ruling R25)
+            app.rpc.visit.end()
 
 
 # -- opening ---------------------------------------------------------------------------------------

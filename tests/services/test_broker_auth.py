@@ -214,7 +214,7 @@ async def counted(engine: Engine) -> AsyncIterator[tuple[Scene, dict[str, int]]]
     settings = read_settings(LOOPBACK, {"MQLITE_TOKENS": TOKEN, "MQLITE_MONITOR_TOKENS": MONITOR})
     app = BrokerApp(engine, settings)
     async with open_door(app) as door:
-        yield Scene(door, engine, settings), app.authenticator.counts
+        yield Scene(door, engine, settings), app.rpc.authenticator.counts
 
 
 @pytest.mark.promise("W50", "W51")
