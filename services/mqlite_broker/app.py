@@ -23,6 +23,7 @@ class BrokerApp(DoorApp):
     def __init__(self, engine: Engine, settings: Settings) -> None:
         super().__init__("mqlite_broker", static_folder=None)
         self.config["MAX_CONTENT_LENGTH"] = limits.REQUEST_BYTES_MAX
+        self.settings = settings
         self.rpc = Rpc(engine, settings)
 
     async def dispatch_request(self, request_context: RequestContext | None = None) -> Response:

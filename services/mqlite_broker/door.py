@@ -1,8 +1,9 @@
 """The HTTP door of the broker: QuartTrio on hypercorn, on sockets that are bound already.
 
 `serve.py` calls `serve_door` with a `DoorApp` and its listeners; each accepted stream becomes a
-`Connection`, which parses by `DoorProtocol` and runs the application. The lane hands over what it
-does not serve with `Door.handle`. HTTP/1.1 and 1.0, in clear text or over TLS, nothing else.
+`Connection`, which parses by `DoorProtocol` and runs the application. If there is a lane, it sees
+a stream first, and hands over what it does not serve with `Door.handle`. HTTP/1.1 and 1.0, in clear
+text or over TLS, nothing else.
 Rules: an error of one connection, or of the application, ends neither the door nor another
 connection (faults.md B96). At the stop the listeners close before anything else happens (B71).
 Above `connections_max` the connection that has been silent longest makes room; if there is work on
@@ -27,7 +28,9 @@ from mqlite_broker.door_app import DoorApp, DoorResponse, log
 from mqlite_broker.door_connection import Connection
 from mqlite_broker.door_inbox import Bell, Ingress, IngressStatistics
 from mqlite_broker.door_limits import CROWDED_SECONDS, HEADS_BYTES, LIFESPAN_SECONDS, DoorLimits
-from mqlite_broker.door_state import Doorway
+from mqlite_broker.door_state import Doorway, Guests
+from mqlite_broker.lane import Lane
+from mqlite_broker.rpc import Rpc
 
 __all__ = [
     "Door",
@@ -61,6 +64,7 @@ class Door:
         stopping: trio.Event,
         ingress: Ingress | None = None,
         tls: ssl.SSLContext | None = None,
+        rpc: Rpc | None = None,
     ) -> None:
         config = Config()
         config.accesslog = None  # the application writes its own (spec/wire.md 5.3)
@@ -79,8 +83,10 @@ class Door:
             stirred=self._stir,
             heads=Ingress(max(HEADS_BYTES, limits.header_bytes_max)),
             tls=tls,
+            has_lane=rpc is not None,
         )
-        self._connections: dict[trio.SocketStream, Connection] = {}
+        self._connections: Guests = {}
+        self.lane = Lane(rpc, self._doorway, self._connections, self.handle) if rpc else None
         self._admitted = 0
         self._bell = Bell()
         self._may_enter = trio.Lock()
@@ -114,9 +120,9 @@ class Door:
             await trio.aclose_forcefully(stream)
 
     async def enter(self, stream: trio.SocketStream) -> None:
-        """`handle` for a stream that was counted by `admit`."""
+        """Serve a stream that was counted by `admit`: the lane first, if there is one."""
         try:
-            await self.handle(stream)
+            await (self.lane.serve(stream) if self.lane else self.handle(stream))
         finally:
             self._admitted -= 1
             self._stir()
@@ -153,6 +159,17 @@ class Door:
     def cut(self) -> int:
         """Close all connections; returns how many had a request that stays unanswered."""
         return sum([connection.cut() for connection in list(self._connections.values())])
+
+    @asynccontextmanager
+    async def background(self) -> AsyncIterator[None]:
+        """What the lane needs beside its connections; it ends after the last of them."""
+        if self.lane is None:
+            yield
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.lane.run)
+            yield
+            nursery.cancel_scope.cancel()
 
     def _stir(self) -> None:
         self._bell.ring()
@@ -203,9 +220,12 @@ async def serve_door(
     limits: DoorLimits | None = None,
     ingress: Ingress | None = None,
     tls: ssl.SSLContext | None = None,
+    rpc: Rpc | None = None,
     task_status: trio.TaskStatus[Door] = trio.TASK_STATUS_IGNORED,
 ) -> int:
     """Serve `app` on `listeners` until `stopping` is set; returns how many requests were cut off.
+
+    With `rpc` there is a lane: plain calls are answered by it without the application.
 
     Started with the `Door` once connections are accepted. At the stop the listeners and all idle
     connections close at once, running requests have `grace_seconds` and are answered with
@@ -215,9 +235,9 @@ async def serve_door(
     everything at once; hand-backs have HANDBACK_SECONDS more.
     """
     limits = limits or DoorLimits()
-    door = Door(app, limits=limits, stopping=stopping, ingress=ingress, tls=tls)
+    door = Door(app, limits=limits, stopping=stopping, ingress=ingress, tls=tls, rpc=rpc)
     unanswered = 0
-    async with _lifespan(app), trio.open_nursery() as connections:
+    async with _lifespan(app), door.background(), trio.open_nursery() as connections:
         try:
             async with trio.open_nursery() as accepting:
                 doors = [DoorListener(door, listener) for listener in listeners]

@@ -45,6 +45,7 @@ from mqlite_broker.door_requests import (
     refuse,
 )
 from mqlite_broker.door_state import Doorway, Ends, Phase
+from mqlite_broker.lane_head import PREFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -93,6 +94,7 @@ class DoorProtocol(H11Protocol):
         self._stir = stir
         self._held_head = b""
         self._head_lines = 0
+        self._is_for_the_lane = False
         self._intake = Intake(0, None, doorway.ingress)
         self._enter(Phase.HEAD, doorway.limits.header_seconds)
 
@@ -218,6 +220,8 @@ class DoorProtocol(H11Protocol):
         assert self.exchange is not None
         target = origin(request)
         assert target is not None, "refused before"
+        is_call = target.path.startswith(PREFIXES)
+        self._is_for_the_lane = self.doorway.has_lane and is_call
         headers = list(request.headers)
         if target.authority is not None:  # it outranks the Host field (RFC 9112, 3.2.2)
             headers = [field for field in headers if field[0] != b"host"]
@@ -332,8 +336,14 @@ class DoorProtocol(H11Protocol):
         )
 
     def _ends_with(self, status: int) -> bool:
-        """Whether this answer is the last one on the connection."""
+        """Whether this answer is the last one on the connection.
+
+        One to a call is, if there is a lane: a client, or a proxy's pool, that comes back is
+        served there.
+        """
         if self.doorway.stopping.is_set() or self.is_leaving or status in ENDING_STATUSES:
+            return True
+        if self._is_for_the_lane:
             return True
         if self.wire.their_state is not h11.SEND_BODY:
             return self.wire.their_state is h11.ERROR

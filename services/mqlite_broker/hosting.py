@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import trio
 
 from mqlite_actor.contract.errors import InvalidArgument, OpenError
+from mqlite_broker import lane_watch
 from mqlite_broker.app import BrokerApp
 from mqlite_broker.door import Door, DoorLimits, serve_door
 from mqlite_broker.settings import Settings
@@ -56,6 +57,7 @@ async def host(
     Whoever sets `stopping` also ends the application's visit, so that no poll is waited for.
     Cancelled, everything is closed at once.
     """
+    has_lane = app.settings.has_lane and lane_watch.IS_POSSIBLE and tls is None
     base = _base(app.settings, listeners, "https" if tls else "http")
     cut = 0
     async with trio.open_nursery() as nursery:
@@ -67,6 +69,7 @@ async def host(
                 listeners,
                 limits=DoorLimits(connections_max=app.settings.connections_max),
                 tls=tls,
+                rpc=app.rpc if has_lane else None,
                 stopping=stopping,
                 task_status=task_status,
             )

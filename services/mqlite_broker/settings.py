@@ -30,7 +30,7 @@ VARIABLES: Final = (
     "MQLITE_TOKENS_FILE", "MQLITE_MONITOR_TOKENS", "MQLITE_MONITOR_TOKENS_FILE", "MQLITE_METRICS",
     "MQLITE_TLS_CERT", "MQLITE_TLS_KEY", "MQLITE_MAX_CONNECTIONS", "MQLITE_DIAGNOSTICS_DIR",
     "MQLITE_DLQ_RETENTION", "MQLITE_DLQ_MAX_AGE", "MQLITE_DLQ_MAX_COUNT", "MQLITE_DLQ_MAX_BYTES",
-    "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL",
+    "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL", "MQLITE_LANE",
 )  # fmt: skip
 """What `serve` reads."""
 
@@ -44,7 +44,7 @@ OTHERS: Final = (
 FLAGS: Final = (
     "addr", "token-file", "tls-cert", "tls-key", "max-connections", "docs-url", "diagnostics-dir",
 )  # fmt: skip
-SWITCHES: Final = ("insecure-allow-remote", "metrics")
+SWITCHES: Final = ("insecure-allow-remote", "metrics", "no-lane")
 """What `serve` takes on its command line, with and without a value."""
 
 LEVELS: Final = ("debug", "info", "warn", "error")
@@ -81,6 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     docs_url: str
     connections_max: int
     insecure_allow_remote: bool
+    has_lane: bool = True  # never over TLS (ruling R31)
     version: str = __version__  # what the card and the status say
     db: str = ""
     synchronous: str = "NORMAL"
@@ -133,6 +134,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         is_token_generated=tokens.is_generated,
         token_file=tokens.file,
         has_metrics=_metrics(flags, environ, is_auth_on=tokens.values is not None),
+        has_lane=_lane(flags, environ),
         monitor_tokens=_monitor_tokens(environ, tokens),
         tls_cert=tls_cert,
         tls_key=tls_key,
@@ -272,6 +274,13 @@ def _metrics(
         raise InvalidArgument(f"MQLITE_METRICS={word!r} is unknown; use on or off")
     is_on = bool(flags["metrics"]) if "metrics" in flags else SWITCH_WORDS[word]
     return check_metrics(is_on=is_on, is_auth_on=is_auth_on)
+
+
+def _lane(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -> bool:
+    word = _get(environ, "MQLITE_LANE").lower() or "on"
+    if word not in SWITCH_WORDS:
+        raise InvalidArgument(f"MQLITE_LANE={word!r} is unknown; use on or off")
+    return not flags["no-lane"] if "no-lane" in flags else SWITCH_WORDS[word]
 
 
 def _size(environ: Mapping[str, str], name: str, warnings: list[str]) -> int:

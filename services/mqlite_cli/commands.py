@@ -54,6 +54,7 @@ COMMANDS: tuple[Command, ...] = (
             _text("max-connections", "N", "connections at a time (default 960)"),
             _text("docs-url", "URL", "what the discovery card names as documentation"),
             _file("diagnostics-dir", "keep a private log of failures in this folder"),
+            _switch("no-lane", "serve calls through hypercorn too, slowly"),
         ),
         summary="Serve a store as an HTTP broker",
         handler="mqlite_cli.launch:serve",

@@ -87,6 +87,7 @@ FIELDS = {
     "is_token_generated": ["TOKENS", "TOKENS_FILE"],
     "monitor_tokens": ["MONITOR_TOKENS", "MONITOR_TOKENS_FILE"],
     "has_metrics": ["METRICS"],
+    "has_lane": ["LANE"],
     "tls_cert": ["TLS_CERT"],
     "tls_key": ["TLS_KEY"],
     "connections_max": ["MAX_CONNECTIONS"],
@@ -117,7 +118,7 @@ def test_every_field_comes_from_a_variable_or_a_flag_and_every_variable_has_a_fi
 
 def test_every_flag_of_serve_has_its_variable_or_its_reason() -> None:
     for flag in serve_flags():
-        variable = "MQLITE_" + flag.upper().replace("-", "_")
+        variable = "MQLITE_" + flag.removeprefix("no-").upper().replace("-", "_")
         assert (variable in VARIABLES) != (flag in WITHOUT_VARIABLE), flag
     assert set(WITHOUT_FLAG.values()) <= set(serve_flags())
 

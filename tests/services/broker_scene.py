@@ -99,7 +99,8 @@ async def served(
 ) -> AsyncIterator[Scene]:
     """Serve `engine` as `mqlite serve` would with these variables; TOKEN unless they say else."""
     settings = read_settings(flags, {"MQLITE_TOKENS": TOKEN, **environ})
-    async with open_door(BrokerApp(engine, settings)) as door:
+    app = BrokerApp(engine, settings)
+    async with open_door(app, rpc=app.rpc if settings.has_lane else None) as door:
         yield Scene(door, engine, settings)
 
 
