@@ -25,6 +25,7 @@ from mqlite_actor.contract.observe import (
 )
 from mqlite_actor.contract.words import Kind
 from mqlite_actor.engine import admission, commands
+from mqlite_actor.engine.diagnostics import OFF
 from mqlite_actor.engine.meters import error_code_of
 from mqlite_actor.engine.readers import READS
 from mqlite_actor.semantics.depths import Sample
@@ -134,6 +135,7 @@ class Outside:
             http=HttpInfo(
                 state="not_applicable", requests=[], authentication=[], handler_latency=[]
             ),
+            diagnostics=OFF,
         )
 
     def _runtime(self, seconds: float, sample: Sample | None) -> RuntimeInfo:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.calls import Call
-from mqlite_broker.logs import Field, access, line, shown
+from mqlite_broker.logs import Field, access, access_line, shown
 
 READ: Final[dict[str, Callable[[Any], str | int]]] = {
     "queue": attrgetter("queue"),
@@ -80,7 +80,7 @@ class Entry:
         if self.code:
             fields.append(("code", self.code))
         fields.append(("dur", f"{(ended - self.started) * 1e3:.3f}ms"))
-        line(access, level, shown(self.name), *fields)
+        access_line(level, shown(self.name), fields)
 
     def _level(self, status: int) -> int:
         if status >= 500:  # classes of HTTP status

@@ -166,10 +166,13 @@ class Door:
         if self.lane is None:
             yield
             return
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.lane.run)
-            yield
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.lane.run)
+                yield
+                nursery.cancel_scope.cancel()
+        finally:
+            self.lane.close()
 
     def _stir(self) -> None:
         self._bell.ring()

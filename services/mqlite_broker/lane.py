@@ -11,7 +11,6 @@ may be late by SWEEP_SECONDS.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from http.client import responses
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from mqlite_actor.clock import SystemClock
 from mqlite_broker.door_app import log
 from mqlite_broker.door_state import Doorway, Guests
 from mqlite_broker.lane_connection import LaneConnection
@@ -37,6 +37,8 @@ PLANS_MAX: Final = 512
 
 PLAN_BYTES_MAX: Final = 1024
 """Longer blocks are parsed each time, so all together hold about a mebibyte."""
+
+CLOCK: Final = SystemClock()
 
 Handle = Callable[[trio.SocketStream, bytes], Awaitable[None]]
 
@@ -87,13 +89,14 @@ class Lane:
             await self._handle(connection.given_up(), handed_over)
 
     async def run(self) -> None:
-        """Watch and sweep; runs until cancelled, then everything of the lane has to be closed."""
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.watch.run)
-                nursery.start_soon(self._sweep)
-        finally:
-            self.watch.close()
+        """Watch and sweep; runs until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.watch.run)
+            nursery.start_soon(self._sweep)
+
+    def close(self) -> None:
+        """Once only, after the last connection has ended."""
+        self.watch.close()
 
     async def _sweep(self) -> None:
         while True:
@@ -119,7 +122,7 @@ class Lane:
 
     def head(self, reply: Reply, *, is_last: bool) -> bytes:
         """The header block of an answer, with Date and, if it is the last one, a farewell."""
-        second = int(time.time())
+        second = CLOCK.now_ms() // 1000
         if second != self._second:
             self._second = second
             self._heads.clear()  # each holds the date

@@ -28,8 +28,9 @@ _BEGINNING: Final = b"POST /mqlite."
 
 _LINE: Final = re.compile(rb"POST (/mqlite\.(?:ext\.)?v1\.[A-Za-z0-9._/-]*) HTTP/1\.1")
 _FIELD: Final = re.compile(
-    # h11 takes more (obs-text, tabs inside, no blank after the colon); nobody sends it.
-    rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+): *([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)? *"
+    # h11's own, but for control characters, which it lets through inside a value.
+    rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*"
+    rb"([\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?[ \t]*"
 )
 _LENGTH: Final = re.compile(rb"[0-9]{1,9}")
 

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
-from time import perf_counter
 from typing import Any, Final
 
 import msgspec
@@ -151,7 +150,7 @@ class Rpc:
         """
         if question.method == "OPTIONS" and self._cors:
             return self._preflight(question.path)
-        entry = Entry(question.path.removeprefix(PREFIX), perf_counter())
+        entry = Entry(question.path.removeprefix(PREFIX), trio.current_time())
         try:
             reply = await self._serve(question, body, entry)
         except MqliteError as error:
@@ -172,7 +171,7 @@ class Rpc:
 
     def _note(self, entry: Entry, status: int) -> None:
         """Count and log a finished request."""
-        ended = perf_counter()
+        ended = trio.current_time()
         call = entry.call or self._calls.get(PREFIX + entry.name)
         if call is not None:
             self.traffic.count(call.name, entry.code or "ok", status, ended - entry.started)
@@ -231,11 +230,11 @@ class Rpc:
             content = body if isinstance(body, bytes) else await body()
         command = entry.request = decode_request(call, content)
         del body, content  # a large one must not live as long as a long poll
-        started = perf_counter()
+        started = trio.current_time()
         try:
             reply: wire.Response = await self.visit.call(command)
         finally:
-            self.traffic.took(call.name, perf_counter() - started)
+            self.traffic.took(call.name, trio.current_time() - started)
         entry.reply = reply
         finish = self._finish.get(type(reply))
         if finish is not None:

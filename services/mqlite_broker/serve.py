@@ -45,9 +45,9 @@ FORCED = 130
 
 def run(settings: Settings) -> int:
     """Serve until a signal; the exit code: 0 stopped in order, 1 refused or cut, 130 forced."""
-    logs.set_up(settings.log_level, settings.log_format)
+    lines = logs.set_up(settings.log_level, settings.log_format)
     try:
-        return trio.run(_serve, settings)
+        return trio.run(_serve, settings, lines)
     except (MqliteError, OSError) as error:
         reason = error.message if isinstance(error, MqliteError) else str(error)
         line = logs.printable(reason)
@@ -65,7 +65,7 @@ class _Stopping:
         self.forced = False
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings, lines: logs.Lines) -> int:
     location = _store(settings.db)
     context = tls.server_context(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
     diagnostics = _diagnostics(settings)
@@ -75,7 +75,7 @@ async def _serve(settings: Settings) -> int:
     stopping = _Stopping()
     async with open_engine(location, _options(settings, diagnostics)) as engine:
         _announce(settings, location)
-        cut = await _host(engine, settings, context, stopping)
+        cut = await _host(engine, settings, context, stopping, lines)
     if diagnostics is not None:
         _note(diagnostics, STOPPED, "forced" if stopping.forced else "")
     if stopping.forced:
@@ -85,7 +85,11 @@ async def _serve(settings: Settings) -> int:
 
 
 async def _host(
-    engine: Engine, settings: Settings, context: ssl.SSLContext | None, stopping: _Stopping
+    engine: Engine,
+    settings: Settings,
+    context: ssl.SSLContext | None,
+    stopping: _Stopping,
+    lines: logs.Lines,
 ) -> int:
     """Serve from the bind to the last answer; how many requests were cut."""
     listeners = await hosting.bind(settings)
@@ -102,6 +106,7 @@ async def _host(
             )
             nursery.cancel_scope.cancel()
 
+        nursery.start_soon(lines.gather)
         nursery.start_soon(_watch_signals, stopping, app, nursery.cancel_scope)
         _announce_ready(settings, await nursery.start(host))
     return cut
