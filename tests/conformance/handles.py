@@ -55,7 +55,8 @@ class HandleKind:
     name: str
     open: Callable[[Surroundings], AbstractAsyncContextManager[Handle]]
     drives_clock: bool = False
-    needs_broker: bool = False
+    broker: str = ""
+    """The fixture of the broker that it needs."""
 
 
 @asynccontextmanager
@@ -117,5 +118,6 @@ async def _http(around: Surroundings) -> AsyncIterator[Handle]:
 
 KINDS: Final = (
     HandleKind("embedded", _embedded, drives_clock=True),
-    HandleKind("http", _http, needs_broker=True),
+    HandleKind("http", _http, broker="broker"),
+    HandleKind("hypercorn", _http, broker="broker_without_lane"),
 )
