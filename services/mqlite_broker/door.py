@@ -87,6 +87,7 @@ class Door:
         )
         self._connections: Guests = {}
         self.lane = Lane(rpc, self._doorway, self._connections, self.handle) if rpc else None
+        self._evicted: object = None
         self._admitted = 0
         self._bell = Bell()
         self._may_enter = trio.Lock()
@@ -178,11 +179,14 @@ class Door:
         self._bell.ring()
 
     def _evict(self) -> bool:
-        """Close the connection that has been silent longest."""
-        idle = [each for each in self._connections.values() if each.idle_until is not None]
+        """Close the connection that has been silent longest; one at a time is enough."""
+        if self._evicted in self._connections:
+            return True
+        idle = [key for key, each in self._connections.items() if each.idle_until is not None]
         if not idle:
             return False
-        min(idle, key=lambda each: each.idle_until or math.inf).dismiss()
+        self._evicted = min(idle, key=lambda key: self._connections[key].idle_until or math.inf)
+        self._connections[self._evicted].dismiss()
         return True
 
     def _complain(self) -> None:

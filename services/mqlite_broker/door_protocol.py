@@ -284,7 +284,9 @@ class DoorProtocol(H11Protocol):
         self._enter(Phase.ANSWER)
 
     async def _malformed(self, error: h11.RemoteProtocolError) -> None:
-        if self.phase in (Phase.BODY, Phase.ANSWER):
+        if self.phase is Phase.ANSWER:
+            return  # bytes behind the last request of a connection: they are nobody's
+        if self.phase is Phase.BODY:
             self._fail_body(BadRequest("malformed chunked body"))
         elif self.wire.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             await self._refuse(MALFORMED.get(error.error_status_hint, MALFORMED[400]))

@@ -103,7 +103,10 @@ class Lane:
             await trio.sleep(SWEEP_SECONDS)
             now = self.now()
             for guest in list(self._guests.values()):
-                if isinstance(guest, LaneConnection) and guest.is_overdue(now):
+                if not isinstance(guest, LaneConnection):
+                    continue
+                guest.look_ahead()
+                if guest.is_overdue(now):
                     guest.close()
 
     # -- what connections ask ----------------------------------------------------------------------

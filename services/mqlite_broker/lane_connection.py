@@ -5,7 +5,9 @@ the bytes of the first request that is not plain: the door serves that one and a
 Rules: no task, scope or timer is made per request; the lane's sweeper closes what is overdue, its
 watch cancels the call of a client that has left. A claim that nobody got goes back (design.md R42):
 uncounted before a byte was offered to the socket, counted after. What follows a request stays in
-the kernel until the request is answered, so pipelining costs no memory.
+the kernel until the request is answered, so pipelining costs no memory; only behind a request that
+takes long it is read ahead, within a bound, since a full window would keep back the news that the
+client has left (faults.md B64).
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ class LaneConnection:
     """A guest of the door; `await connection.run()` is its life."""
 
     __slots__ = (
-        "_descriptor", "_is_calling", "_is_closed", "_lane", "_rest", "_scope", "_served", "_sock",
-        "due", "is_leaving", "phase",
+        "_descriptor", "_is_calling", "_is_closed", "_lane", "_number", "_rest", "_scope", "_seen",
+        "_sock", "due", "is_leaving", "phase",
     )  # fmt: skip
 
     def __init__(self, lane: Lane, stream: trio.SocketStream) -> None:
@@ -58,7 +60,8 @@ class LaneConnection:
         self._descriptor = self._sock.fileno()
         self._scope = trio.CancelScope()
         self._rest = b""  # what came behind a body
-        self._served = 0
+        self._number = 0  # of the request that is being served
+        self._seen = 0
         self._is_calling = False
         self._is_closed = False
         self.is_leaving = False
@@ -105,6 +108,25 @@ class LaneConnection:
         self.is_leaving = True
         if self._is_calling:
             self._scope.cancel()
+
+    def look_ahead(self) -> None:
+        """Called by the sweeper: read behind a request that was running at its last visit too."""
+        if not self._is_calling or self._seen != self._number:
+            self._seen = self._number
+            return
+        try:
+            while len(self._rest) <= self._lane.limits.pipeline_bytes_max:
+                data = self._sock.recv(RECEIVE_BYTES)
+                if not data:
+                    self.left()
+                    return
+                self._rest += data
+        except BlockingIOError:
+            return  # nothing more is there
+        except OSError:
+            self.left()
+            return
+        self.cut()  # unread bytes could hide the end, and read ones cost memory
 
     def close(self) -> None:
         """Close the socket; whoever waits on it learns that it ended."""
@@ -157,6 +179,7 @@ class LaneConnection:
             plan = self._lane.plan(buffer[:end])
             if plan is None:
                 return buffer
+            self._number += 1
             if self.is_leaving or not await self._serve(plan, buffer[end:]):
                 return None
             buffer = self._rest
@@ -169,8 +192,7 @@ class LaneConnection:
     async def _next_in_line(self) -> None:
         """Another request, or its beginning, is here already."""
         self._enter(Phase.HEAD, self._lane.limits.header_seconds)
-        self._served += 1
-        if self._served % TURN_REQUESTS == 0:
+        if self._number % TURN_REQUESTS == 0:
             await trio.lowlevel.checkpoint()
 
     async def _serve(self, plan: Plan, data: bytes) -> bool:
@@ -342,6 +364,7 @@ class LateBody:
                 self.missing -= len(data)
         if self.missing > 0:
             self._refuse(408, BODY_LATE)
+        self.missing = 0
         whole = b"".join(self._pieces)
         self._pieces.clear()
         connection.has_all(whole[self._length :])
@@ -349,15 +372,12 @@ class LateBody:
 
     async def skip(self) -> bool:
         """Read past what is missing after an early answer; false when it does not come."""
-        connection = self._connection
-        data = b""
         while self.missing > 0:
-            data = await connection.receive()
+            data = await self._connection.receive()
             if not data:
                 return False
+            self._connection.comes_behind(data[self.missing :])
             self.missing -= len(data)
-        if self.missing < 0:
-            connection.comes_behind(data[self.missing :])
         return True
 
     def end(self) -> None:

@@ -54,6 +54,8 @@ def may_become_ours(beginning: bytes) -> bool:
     """Whether a block that has begun like this could still be one of the lane's."""
     if len(beginning) > HEAD_BYTES_MAX:
         return False
+    if beginning.count(b"\n") != beginning.count(b"\r\n"):
+        return False  # to h11 a bare line feed ends a line, and perhaps the block
     return beginning.startswith(_BEGINNING) or _BEGINNING.startswith(beginning)
 
 
