@@ -22,7 +22,7 @@ from mqlite_actor.clock import SystemClock
 from mqlite_broker.door_app import log
 from mqlite_broker.door_state import Doorway, Guests
 from mqlite_broker.lane_connection import LaneConnection
-from mqlite_broker.lane_head import Plan, plan
+from mqlite_broker.lane_head import Plans
 from mqlite_broker.lane_watch import Watch
 
 if TYPE_CHECKING:
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
 SWEEP_SECONDS: Final = 0.25
 """A deadline may be passed by so much: one look at a thousand connections takes 0.1 ms, a timer
 for each request would cost more than its parsing."""
-
-PLANS_MAX: Final = 512
-"""Header blocks whose meaning is remembered. Clients repeat theirs, but for the length."""
-
-PLAN_BYTES_MAX: Final = 1024
-"""Longer blocks are parsed each time, so all together hold about a mebibyte."""
 
 CLOCK: Final = SystemClock()
 
@@ -47,7 +41,7 @@ class Lane:
     """What the connections of the lane share."""
 
     __slots__ = (
-        "_doorway", "_guests", "_handle", "_heads", "_plans", "_second", "ingress", "limits", "now",
+        "_doorway", "_guests", "_handle", "_heads", "_second", "ingress", "limits", "now", "plans",
         "rpc", "stirred", "stopping", "watch",
     )  # fmt: skip
 
@@ -61,7 +55,7 @@ class Lane:
         self.now = trio.current_time
         self._guests = guests
         self._handle = handle
-        self._plans: dict[bytes, Plan] = {}
+        self.plans = Plans()
         self._heads: dict[tuple[object, ...], bytes] = {}
         self._second = 0
 
@@ -110,18 +104,6 @@ class Lane:
                     guest.close()
 
     # -- what connections ask ----------------------------------------------------------------------
-
-    def plan(self, head: bytes) -> Plan | None:
-        """What a header block asks; None if the door has to read it."""
-        known = self._plans.get(head)
-        if known is not None:
-            return known
-        found = plan(head)
-        if found is not None and len(head) <= PLAN_BYTES_MAX:
-            if len(self._plans) >= PLANS_MAX:
-                self._plans.clear()
-            self._plans[head] = found
-        return found
 
     def head(self, reply: Reply, *, is_last: bool) -> bytes:
         """The header block of an answer, with Date and, if it is the last one, a farewell."""

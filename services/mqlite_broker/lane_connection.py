@@ -176,7 +176,7 @@ class LaneConnection:
                     self._enter(Phase.HEAD, self._lane.limits.header_seconds)
                 buffer = buffer + data if buffer else data
                 continue
-            plan = self._lane.plan(buffer[:end])
+            plan = self._lane.plans.of(buffer[:end])
             if plan is None:
                 return buffer
             self._number += 1

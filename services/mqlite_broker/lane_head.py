@@ -34,6 +34,15 @@ _FIELD: Final = re.compile(
 )
 _LENGTH: Final = re.compile(rb"[0-9]{1,9}")
 
+_SPLIT: Final = re.compile(rb"(\r\n[Cc]ontent-[Ll]ength: ?)([0-9]{1,8})(?=\r\n)")
+"""The length in its two usual spellings; the only part of a client's block that changes."""
+
+PLANS_MAX: Final = 512
+"""Blocks whose meaning is remembered."""
+
+PLAN_BYTES_MAX: Final = 1024
+"""Longer blocks are read each time, so all that are remembered hold about a mebibyte."""
+
 _ODD: Final = frozenset({b"transfer-encoding", b"expect", b"upgrade", b"trailer", b"te"})
 """Fields that ask for more than an answer."""
 
@@ -48,6 +57,40 @@ class Plan(msgspec.Struct, frozen=True):
     question: Question
     length: int
     is_last: bool
+
+
+class Plans:
+    """`plan` with a memory: clients repeat their blocks, but for the length.
+
+    What is remembered is what `plan` found, under the block without the digits of its length; a
+    block whose length is not where it was found is read anew.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Plan] = {}
+
+    def of(self, head: bytes) -> Plan | None:
+        """What a block asks; None if the door has to read it."""
+        found = _SPLIT.search(head)
+        if found is None or len(head) > PLAN_BYTES_MAX:
+            return plan(head)
+        key = head[: found.end(1)] + head[found.end() :]
+        length = int(found[2])
+        known = self._known.get(key)
+        if known is None:
+            known = plan(head)
+            if known is None:
+                return None
+            if len(self._known) >= PLANS_MAX:
+                self._known.clear()
+            self._known[key] = known
+        if known.length == length:
+            return known
+        if length > REQUEST_BYTES_MAX:
+            return None
+        return Plan(known.question, length, known.is_last)
 
 
 def may_become_ours(beginning: bytes) -> bool:

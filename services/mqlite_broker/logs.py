@@ -33,7 +33,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@%+,*<>=~-]+")
 TEXT_CHARACTERS: Final = 200
 """How much of a client's text a line repeats."""
 
-GATHER_SECONDS: Final = 0.005
+GATHER_SECONDS: Final = 0.02
 """How long an access line may wait for others."""
 
 GATHER_LINES: Final = 1000

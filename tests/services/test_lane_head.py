@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from mqlite_actor.contract.limits import REQUEST_BYTES_MAX
-from mqlite_broker.lane_head import HEAD_BYTES_MAX, Plan, may_become_ours, plan
+from mqlite_broker.lane_head import (
+    HEAD_BYTES_MAX,
+    PLAN_BYTES_MAX,
+    PLANS_MAX,
+    Plan,
+    Plans,
+    may_become_ours,
+    plan,
+)
 from mqlite_broker.rpc import Question
 
 LINE = b"POST /mqlite.v1.QueueService/Send HTTP/1.1\r\n"
@@ -114,6 +122,45 @@ FOR_THE_DOOR = {
 @pytest.mark.parametrize("block", FOR_THE_DOOR.values(), ids=FOR_THE_DOOR.keys())
 def test_whatever_is_not_plain_is_for_the_door(block: bytes) -> None:
     assert plan(block) is None
+
+
+# -- the memory ------------------------------------------------------------------------------------
+
+TRICKS = {
+    "a length elsewhere": head(HOST, b"X: a\r\nX-Content-Length: 7\r\n", LENGTH),
+    "a length in a value": head(HOST, b"X: Content-Length: 7\r\n", LENGTH),
+    "another spelling": head(HOST, b"CONTENT-LENGTH: 5\r\n"),
+    "more blanks": head(HOST, b"Content-Length:  5 \r\n"),
+    "no blank": head(HOST, b"Content-Length:5\r\n"),
+    "small letters": head(HOST, b"content-length: 5\r\n"),
+    "the last field": head(b"X: y\r\n", HOST, LENGTH),
+    "nine digits": head(HOST, b"Content-Length: 000000005\r\n"),
+    "too long": head(HOST, b"Content-Length: 99999999\r\n"),
+    "none": head(HOST, LENGTH),
+}
+
+
+@pytest.mark.parametrize("number", [b"0", b"5", b"7", b"007", b"33554432", b"33554433", b"", b"x"])
+def test_what_is_remembered_is_what_reading_anew_finds(number: bytes) -> None:
+    """For every block that may not be told from another by a careless memory."""
+    plans = Plans()
+    blocks = [*TRICKS.values(), *FOR_THE_DOOR.values()]
+    for _ in range(2):
+        for block in blocks:
+            for each in (block, block.replace(b": 5", b": " + number)):
+                assert plans.of(each) == plan(each), each
+
+
+def test_the_memory_is_bounded() -> None:
+    plans = Plans()
+    for number in range(3 * PLANS_MAX):
+        plans.of(head(HOST, LENGTH, b"X: %d\r\n" % number))
+        plans.of(head(HOST, LENGTH, b"X: %d%b\r\n" % (number, b"x" * PLAN_BYTES_MAX)))
+        assert len(plans._known) <= PLANS_MAX
+    assert max(map(len, plans._known)) <= PLAN_BYTES_MAX
+
+
+# -- beginnings ------------------------------------------------------------------------------------
 
 
 def test_a_beginning_of_a_plain_call_is_waited_for_at_every_byte() -> None:
