@@ -217,7 +217,7 @@ async def test_a_large_answer_arrives_whole_at_a_slow_reader(engine: Engine) -> 
 
 async def test_the_cap_counts_the_connections_of_both_doors(engine: Engine) -> None:
     async with (
-        served(engine, LOOPBACK, DoorLimits(connections_max=3)) as scene,
+        served(engine, LOOPBACK, DoorLimits(connections_max=2)) as scene,
         await scene.connect() as lane,
         await scene.connect() as door,
     ):
@@ -270,6 +270,8 @@ async def test_every_end_gives_its_descriptor_back(engine: Engine) -> None:
 
     async with served(engine) as scene:
         await create(scene)
+        await ends(await scene.connect(), [LIST])  # opens what looks need, for good
+        await until(lambda: not served_by(scene))
         before = descriptors()
         for sent in ([], [b"POST"], [LIST], [POLL], [request("/")], [SEND[:-3]], [POLL, LIST]):
             for _ in range(10):
