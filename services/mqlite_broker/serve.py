@@ -75,7 +75,7 @@ async def _serve(settings: Settings, lines: logs.Lines) -> int:
     stopping = _Stopping()
     async with open_engine(location, _options(settings, diagnostics)) as engine:
         _announce(settings, location)
-        cut = await _host(engine, settings, context, stopping, lines)
+        cut = await _host(engine, settings, context, stopping, lines, diagnostics)
     if diagnostics is not None:
         _note(diagnostics, STOPPED, "forced" if stopping.forced else "")
     if stopping.forced:
@@ -90,11 +90,19 @@ async def _host(
     context: ssl.SSLContext | None,
     stopping: _Stopping,
     lines: logs.Lines,
+    diagnostics: DiagnosticsLog | None,
 ) -> int:
     """Serve from the bind to the last answer; how many requests were cut."""
     listeners = await hosting.bind(settings)
     if settings.token_file:
-        tokens.keep(Tokens(settings.tokens, is_generated=True, file=settings.token_file))
+        try:
+            tokens.keep(Tokens(settings.tokens, is_generated=True, file=settings.token_file))
+        except MqliteError:
+            for listener in listeners:
+                await listener.aclose()
+            raise
+    if diagnostics is not None:  # a start that was refused is none
+        _note(diagnostics, STARTED, __version__)
     cut = 0
     app = BrokerApp(engine, settings)
     async with trio.open_nursery() as nursery:
@@ -154,11 +162,9 @@ def _diagnostics(settings: Settings) -> DiagnosticsLog | None:
     if not settings.diagnostics_dir:
         return None
     try:
-        log = open_log(settings.diagnostics_dir)
+        return open_log(settings.diagnostics_dir)
     except InvalidArgument as error:
         raise InvalidArgument(f"MQLITE_DIAGNOSTICS_DIR: {error.message}") from error
-    _note(log, STARTED, __version__)
-    return log
 
 
 def _note(log: DiagnosticsLog, code: str, detail: str) -> None:
@@ -183,7 +189,7 @@ def _announce(settings: Settings, location: str) -> None:
         reach = "this machine" if settings.is_loopback else "anyone on the network"
         _log.warning("authentication is off: open to %s", reach)
     elif settings.token_file:
-        logs.line(_log, logging.INFO, "administrator token kept", ("file", settings.token_file))
+        logs.line(_log, logging.INFO, "a new administrator token", ("file", settings.token_file))
     elif settings.is_token_generated:
         token = settings.tokens[0]
         logs.line(_log, logging.INFO, "generated an administrator token", ("token", token))
