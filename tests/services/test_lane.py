@@ -99,6 +99,33 @@ async def test_a_client_that_wants_no_other_is_let_go(engine: Engine) -> None:
         await until(lambda: not served_by(scene))
 
 
+async def test_a_last_answer_is_not_lost_to_what_the_client_still_sends(engine: Engine) -> None:
+    last = LIST.replace(b"Host", b"Connection: close\r\nHost")
+    async with served(engine) as scene:
+        for behind in (LIST, LIST * 2000, b"\0" * 100_000):
+            async with await scene.connect() as client:
+                await client.send(last + behind)
+                assert (await client.answer("POST")).status == 200
+                await client.stream.send_eof()
+                assert await client.ended() == b""
+
+
+async def test_a_connection_that_is_dismissed_between_two_requests_just_ends(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever its task is about to do: its descriptor may be another connection's by then."""
+    async with served(engine) as scene:
+        for turns in range(12):
+            async with await scene.connect() as client:
+                await client.send(UNKNOWN * 40 + UNKNOWN[:30])
+                for _ in range(turns):
+                    await trio.lowlevel.checkpoint()
+                for guest in list(scene.door.door._connections.values()):
+                    guest.dismiss()
+        await until(lambda: not served_by(scene))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
 # -- pipelines -------------------------------------------------------------------------------------
 
 
