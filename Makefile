@@ -33,6 +33,7 @@ PROOF := $(BIN)/pytest -o faulthandler_timeout=10000
 proof: $(VENV)/.installed-test
 	$(call layer,faults,MQLITE_FAULTS=10000 $(PROOF) -n $(WORKERS) tests/engine/test_group_faults.py)
 	$(call layer,filters,MQLITE_FUZZ_SECONDS=600 $(PROOF) -n $(WORKERS) tests/filters)
+	$(call layer,lane,MQLITE_LANE_FUZZ=50000 $(PROOF) tests/services/test_lane_fuzz.py)
 	$(call layer,model,MQLITE_MODEL_EXAMPLES=5000 $(PROOF) -n $(WORKERS) tests/model)
 	$(call layer,crashes,MQLITE_CRASH_KILLS=500 MQLITE_HISTORY_SECONDS=300 $(PROOF) tests/crash)
 
