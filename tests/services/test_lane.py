@@ -50,7 +50,6 @@ async def test_without_the_lane_hypercorn_serves_calls_and_keeps_the_connection(
             assert served_by(scene) == [Connection]
 
 
-@pytest.mark.promise("W7", "W11", "E34")
 async def test_a_page_moves_its_connection_and_the_next_call_ends_it(engine: Engine) -> None:
     """Ruling R47: a proxy's pool must not stay on the slow door."""
     async with served(engine) as scene, await scene.connect() as client:
@@ -214,7 +213,6 @@ async def stored(scene: Scene, number: int) -> int:
     return number * len(body)
 
 
-@pytest.mark.promise("W99")
 async def test_a_client_that_stops_reading_is_cut_and_what_it_had_begun_counts(
     engine: Engine,
 ) -> None:
