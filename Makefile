@@ -34,6 +34,7 @@ proof: $(VENV)/.installed-test
 	$(call layer,faults,MQLITE_FAULTS=10000 $(PROOF) -n $(WORKERS) tests/engine/test_group_faults.py)
 	$(call layer,filters,MQLITE_FUZZ_SECONDS=600 $(PROOF) -n $(WORKERS) tests/filters)
 	$(call layer,model,MQLITE_MODEL_EXAMPLES=5000 $(PROOF) -n $(WORKERS) tests/model)
+	$(call layer,openapi,MQLITE_OPENAPI_EXAMPLES=300 $(PROOF) -n $(WORKERS) tests/services/test_openapi_answers.py)
 	$(call layer,crashes,MQLITE_CRASH_KILLS=500 MQLITE_HISTORY_SECONDS=300 $(PROOF) tests/crash)
 
 # The load generator and the peers come from the distribution where that is possible; what is not
