@@ -84,7 +84,7 @@ class RecordingVfs(apsw.VFS):
             return apsw.VFSFile(self.base, name, flags)
         return RecordingFile(self, name, flags)
 
-    def xDelete(self, name: str, is_synced: bool) -> None:  # noqa: FBT001, N802 - SQLite's
+    def xDelete(self, name: str, is_synced: bool) -> None:  # noqa: FBT001, N802 - SQLite's name
         super().xDelete(name, is_synced)
         if Path(name).parent == self.journal.folder:
             self.journal.removed(Path(name).name)
