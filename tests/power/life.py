@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from outcome import Error, Value
+from outcome import Error
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import keys, limits, wire
@@ -63,11 +63,11 @@ class Life:
         self.journal.events.append(Begun(self.number))
         outcomes = self.writer.group(*requests)
         self.acknowledge(is_safe=False)
-        replies = []
+        replies: list[Any] = []
         for each in outcomes:
             if isinstance(each, Error) and not isinstance(each.error, CallerError):
                 raise each.error
-            replies.append(each.value if isinstance(each, Value) else None)
+            replies.append(None if isinstance(each, Error) else each.unwrap())
         self.hold_against_the_file(requests, replies)
         return replies
 

@@ -21,10 +21,10 @@ from mqlite_actor.storage.schema import MIGRATIONS, Migration
 from mqlite_actor.storage.sqlite import open_store
 from tests.power.disk import Begun, Disk
 from tests.power.fates import FATES
-from tests.power.judge import Record, Violation, examine, laid_out
+from tests.power.judge import STORE, Record, Violation, examine, laid_out
 from tests.power.life import Life
 from tests.power.recording_vfs import Journal, recording
-from tests.storage.foreign import as_rollback_journal, execute
+from tests.storage.foreign import BUSINESS, as_rollback_journal, execute
 from tests.storage.writer import Writer, writing
 
 EACH = int(os.environ.get("MQLITE_POWER_EACH", "1"))
@@ -166,4 +166,19 @@ def test_a_migration_is_done_or_not_begun_wherever_it_is_cut(
     record = Record(synchronous)
     journal = record_scene(path, record, first_use)
     cuts = cut_everywhere(folder, journal, record)
+    print(f"MQLITE_POWER_SEED={SEED} MQLITE_POWER_EACH={EACH}: {cuts} cuts")
+
+
+@pytest.mark.promise("E137")
+@pytest.mark.parametrize("synchronous", ["FULL", "NORMAL"])
+def test_a_file_of_another_program_keeps_its_rows_wherever_its_first_opening_is_cut(
+    folder: Path, synchronous: str
+) -> None:
+    path = laid_out(folder / "live", {})
+    execute(path, *BUSINESS)
+    record = Record(synchronous)
+    journal = record_scene(path, record, first_use)
+    cuts = cut_everywhere(folder, journal, record)
+    assert cuts > 100
+    execute(folder / "cut" / STORE, "SELECT item FROM orders WHERE item = 'tea'")
     print(f"MQLITE_POWER_SEED={SEED} MQLITE_POWER_EACH={EACH}: {cuts} cuts")
