@@ -54,6 +54,7 @@ class Life:
     dice: random.Random
     number: int
     leases: list[tuple[str, wire.Message]] = field(default_factory=list)
+    facts: int = 0  # messages of which a caller was told, held against the file
 
     # -- transactions ------------------------------------------------------------------------------
 
@@ -91,6 +92,7 @@ class Life:
         found = {row[0] for row in self.writer.store.run([(IDS, ())])[0]}
         assert stored - gone <= found, "stored, and not there"
         assert not gone & found, "taken away, and still there"
+        self.facts += len(stored) + len(gone)
 
     # -- commands ----------------------------------------------------------------------------------
 
@@ -287,7 +289,7 @@ def live(
     number: int,
     groups: int,
     synchronous: str | None = None,
-) -> Journal:
+) -> Life:
     """One life on the folder of `path`, from opening to a close that the cut may forestall."""
     journal = Journal(path.parent)
     journal.begin(path)
@@ -307,4 +309,4 @@ def live(
             life.act()
         life.close()
         life.journal.events.append(Acknowledged(life.number, is_safe=True))
-    return journal
+    return life

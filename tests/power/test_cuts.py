@@ -47,10 +47,12 @@ class Trial:
         for number in range(lives):
             path = laid_out(self.folder / "live", files)
             record = Record(judged_as or self.synchronous)
-            journal = live(
+            life = live(
                 path, record, self.dice, self.clock, number=0, groups=GROUPS,
                 synchronous=self.synchronous,
             )  # fmt: skip
+            self.seen["messages told of"] += life.facts
+            journal = life.journal
             last = len(journal.events)
             places = sorted(self.dice.randint(journal.first, last) for _ in range(cuts))
             chosen = self.dice.randrange(cuts)
@@ -97,4 +99,5 @@ def test_no_cut_takes_back_what_was_promised(folder: Path, synchronous: str, par
         number += 2
     print(f"{synchronous}: {dict(seen)}")
     assert seen["with changes in doubt"] > CUTS / 10
+    assert seen["messages told of"] > CUTS / 10
     assert seen["that lost a tail"] == 0 or synchronous == "NORMAL"
