@@ -308,12 +308,17 @@ def _bodies(call: Call) -> list[type]:
 
 
 def _finished(name: str, schema: Json) -> Json:
-    """A struct's schema with its prose, the contract's int64 and what FIELDS knows of it."""
+    """A struct's schema with its prose, the contract's int64 and what FIELDS knows of it; or the
+    words of an enumeration."""
+    if "enum" in schema:
+        about = _prose(schema.get("description", ""))
+        return {"type": "string", "description": about, "enum": schema["enum"]}
     rules = FIELDS.get(name, {})
     properties = {
         key: rules.get(key) or _shortened(value) for key, value in schema["properties"].items()
     }
-    required = [*schema["required"], *(key for key in rules if _is_required(rules[key]))]
+    own = (key for key in rules if _is_required(rules[key]))
+    required = list(dict.fromkeys([*schema["required"], *own]))
     about = _prose(schema.get("description", ""))
     finished: Json = {"type": "object", "description": about}
     finished |= {"properties": properties}
