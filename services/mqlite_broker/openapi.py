@@ -20,6 +20,7 @@ from mqlite_actor.contract.calls import CALLS, Call
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.contract.words import Kind, Ordering
 from mqlite_actor.version import __version__
+from mqlite_broker.pages import READY_PATH, Card
 
 Json = dict[str, Any]
 
@@ -262,12 +263,14 @@ def _ref(kind: type) -> Json:
 def _pages() -> Json:
     """The paths that are no calls."""
     plain = {"text/plain": {"schema": {"type": "string"}}}
-    card = {"type": "object", "description": "What this broker is and which calls it serves."}
     metrics = "The Observe snapshot for Prometheus, if it is switched on (right `monitor`)"
     refused = {str(each.http_status): _failure([each.code]) for each in OF_METRICS}
+    ready = "Whether work may be sent here"
+    unready = {"503": _failure([errors.Unavailable.code])}
     return {
-        "/": {"get": _page("card", "The discovery card", _json(card), is_open=True)},
+        "/": {"get": _page("card", "The discovery card", _json(_ref(Card)), is_open=True)},
         "/healthz": {"get": _page("health", "Whether the process serves", plain, is_open=True)},
+        READY_PATH: {"get": _page("readiness", ready, plain, unready, is_open=True)},
         "/metrics": {"get": _page("metrics", metrics, plain, refused)},
     }
 
@@ -288,7 +291,7 @@ def _page(
 
 
 def _schemas(calls: Iterable[Call]) -> dict[str, Json]:
-    structs = [each for call in calls for each in _bodies(call)]
+    structs = [Card, *(each for call in calls for each in _bodies(call))]
     _, found = msgspec.json.schema_components(structs, ref_template="#/components/schemas/{name}")
     schemas = {name: _finished(name, schema) for name, schema in found.items()}
     schemas["Error"] = {

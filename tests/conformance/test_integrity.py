@@ -37,6 +37,9 @@ LEASE_MS = 2_000
 ABANDONED, POSTPONED, FORGOTTEN = 0.10, 0.05, 0.02
 """Of the deliveries; the rest is completed."""
 
+BROKERS: dict[str, dict[str, str]] = {"broker": {}, "broker_without_lane": {"MQLITE_LANE": "off"}}
+"""By the name of the fixture that the kind asks for, the settings of a broker like it."""
+
 GONE = (Unavailable, OutcomeUnknown)
 """What a caller gets while the broker is being restarted."""
 
@@ -152,10 +155,10 @@ async def tide(handle: Handle, clock: ManualClock) -> None:
 @contextmanager
 def broker_of(kind: HandleKind, store: Path) -> Iterator[Broker | None]:
     """A broker of this test's own on the store, if the kind needs one."""
-    if not kind.needs_broker:
+    if not kind.broker:
         yield None
         return
-    with running_broker(f"file:{store}") as broker:
+    with running_broker(f"file:{store}", **BROKERS[kind.broker]) as broker:
         yield broker
 
 

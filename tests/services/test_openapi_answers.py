@@ -32,7 +32,7 @@ from mqlite_actor.contract.calls import BY_PATH, PREFIX
 from mqlite_broker import openapi
 from tests.services.broker_process import TOKEN, BrokerProcess, started
 
-EXAMPLES: Final = int(os.environ.get("MQLITE_OPENAPI_EXAMPLES", "20"))
+EXAMPLES: Final = int(os.environ.get("MQLITE_OPENAPI_EXAMPLES", "12"))
 SEED: Final = int(os.environ.get("MQLITE_OPENAPI_SEED") or random.SystemRandom().randrange(2**32))
 
 CHECKS: Final[list[CheckFunction]] = [
@@ -147,10 +147,13 @@ class Scene:
                 item |= {key: value for key, value in self.lease().items() if key in LEASE}
 
 
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+@pytest.fixture(scope="module", params=["on", "off"], ids=["lane", "hypercorn"])
+def scene(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scene]:
+    """A broker with the lane, and one with every request through hypercorn."""
     folder = tmp_path_factory.mktemp("openapi")
-    with started(folder, MQLITE_METRICS="on") as broker:
+    with started(folder, MQLITE_METRICS="on", MQLITE_LANE=request.param) as broker:
         scene = Scene(broker)
         yield scene
         scene.session.close()
@@ -159,7 +162,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 PATHS: Final = tuple(openapi.describe()["paths"])
-OPEN: Final = ("/", "/healthz")
+OPEN: Final = ("/", "/healthz", "/readyz")
 
 PLANTED_FOR: Final = frozenset(path for path in PATHS if path.startswith(PREFIX))
 """Calls for which `plant` knows what to put in; others may happen to be refused always."""
