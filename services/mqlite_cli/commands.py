@@ -60,6 +60,11 @@ COMMANDS: tuple[Command, ...] = (
         handler="mqlite_cli.launch:serve",
     ),
     Command(
+        "openapi",
+        summary="Print the OpenAPI 3.1 description of the HTTP calls",
+        handler="mqlite_cli.launch:openapi",
+    ),
+    Command(
         "create-queue",
         "NAME",
         flags=(
