@@ -58,8 +58,8 @@ def test_filter(run: Invocation) -> int:
     }
     run.output.record(result, line=None if is_fault else _verdict(verdict))
     if is_fault:
-        kind = "the filter failed on the sample" if verdict.valid else "the filter is not valid"
-        raise Refusal(f"{kind}: {error or 'no reason given'}")
+        reason = error or "the filter is not valid"
+        raise Refusal(f"the filter failed on the sample: {reason}" if verdict.valid else reason)
     return 0
 
 
