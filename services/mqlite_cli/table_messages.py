@@ -66,7 +66,7 @@ MESSAGES: tuple[Command, ...] = (
         flags=GLOBAL,
         summary="Delete a scheduled message that was never delivered",
         handler="mqlite_cli.messages:cancel",
-        examples=("mqlite cancel orders 2",),
+        examples=("mqlite cancel orders 3",),
     ),
     Command(
         "receive",
