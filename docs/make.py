@@ -382,7 +382,7 @@ def cli_page() -> Iterator[str]:
         ((f"[{each.name}](#{each.name.replace(' ', '-')})", each.summary) for each in COMMANDS),
     )
     yield ""
-    yield "Every command but `serve` has these flags:"
+    yield "Every command but `serve` and `completion` has these flags:"
     yield ""
     yield from _flags_table(GLOBAL)
     shared = {flag.name for flag in GLOBAL}

@@ -25,7 +25,16 @@ SERVE = Command(
     handler="mqlite_cli.launch:serve",
 )
 
-COMMANDS: tuple[Command, ...] = (SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, *KEYS)
+COMPLETION = Command(
+    "completion",
+    "SHELL",
+    summary="Print a script that completes commands in bash, zsh or fish",
+    handler="mqlite_cli.completion:completion",
+    details="Load it with `source <(mqlite completion bash)`.",
+    examples=("mqlite completion bash",),
+)
+
+COMMANDS: tuple[Command, ...] = (SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, *KEYS, COMPLETION)
 """All commands, in the order of the help page."""
 
 BY_NAME: dict[str, Command] = {command.name: command for command in COMMANDS}

@@ -26,7 +26,9 @@ def test_help_lists_all_commands_of_the_contract() -> None:
     contract = CONTRACT.split()
     assert len(contract) == 24
     assert set(contract) <= listed
-    assert {name.partition(" ")[0] for name in BY_NAME} - set(contract) == {"delete-queue"}
+    assert {name.partition(" ")[0] for name in BY_NAME} - set(contract) == {
+        "delete-queue", "completion",
+    }  # fmt: skip
     assert {"version", "help"} <= listed
 
 
