@@ -71,6 +71,14 @@ def begin_reading(process: subprocess.Popen[bytes]) -> bytes:
     return line
 
 
+def settle_begins(process: subprocess.Popen[bytes], server: Loopback) -> None:
+    """Wait until the settle has arrived and is held up."""
+    pause = threading.Event()
+    while SETTLE not in server.calls:
+        assert process.poll() is None
+        pause.wait(0.01)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_the_output_is_stuck_gives_everything_back(
     tmp_path: Path, number: signal.Signals
@@ -114,7 +122,8 @@ def test_what_was_removed_is_shown_to_its_end(tmp_path: Path) -> None:
             first = begin_reading(process)
             process.send_signal(signal.SIGINT)
             rest, err = process.communicate(timeout=BOUND_SECONDS)
-        assert (process.returncode, err) == (130, b"")
+        # 0 if the output was quicker than the signal.
+        assert (process.returncode, err) in {(130, b""), (0, b"")}
         assert (first + rest).count(b"\n") == 4
         assert states(shell) == []
 
@@ -137,8 +146,7 @@ def test_a_settle_on_its_way_is_left_to_its_end(tmp_path: Path) -> None:
     with stuffed(tmp_path, hold=SETTLE) as (shell, server, free):
         with shell.start("receive", "q") as process:
             begin_reading(process)
-            while SETTLE not in server.calls:
-                assert process.poll() is None
+            settle_begins(process, server)
             process.send_signal(signal.SIGTERM)
             free.set()
             _, err = process.communicate(timeout=BOUND_SECONDS)
@@ -152,8 +160,7 @@ def test_a_settle_that_hangs_is_told_as_not_known(tmp_path: Path) -> None:
     with stuffed(tmp_path, hold=SETTLE) as (shell, server, _):
         with shell.start("receive", "q") as process:
             begin_reading(process)
-            while SETTLE not in server.calls:
-                assert process.poll() is None
+            settle_begins(process, server)
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=BOUND_SECONDS)
         assert process.returncode == 130
