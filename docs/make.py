@@ -353,8 +353,20 @@ def _settings_table(rows: list[tuple[str, str, str]]) -> Iterator[str]:
         yield from table(("variable", "default", "meaning"), rows)
 
 
+# -- the command line ------------------------------------------------------------------------------
+
+
+def cli_page() -> Iterator[str]:
+    # Where the page's maker and the package are found without an install.
+    sys.path += [str(ROOT), str(ROOT / "services")]
+    from docs.command_line import page
+
+    return page(table)
+
+
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "calls.md": calls_page,
+    "cli.md": cli_page,
     "errors.md": errors_page,
     "limits.md": limits_page,
     "settings.md": settings_page,
