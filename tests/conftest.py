@@ -20,7 +20,7 @@ from mqlite_actor.engine.engine import Engine
 from mqlite_actor.sdk.embedded import Embedded
 from mqlite_actor.sdk.handle import Handle
 from tests.conformance.broker import Broker, running_broker
-from tests.conformance.handles import KINDS, HandleKind, Surroundings, Sweep, opened
+from tests.conformance.handles import KINDS, HandleKind, OverLink, Surroundings, Sweep, opened
 
 NEEDS_CLOCK: Final = "needs_clock: the test moves time or runs passes, so its clock must be ours"
 
@@ -91,7 +91,7 @@ async def handle(handle_kind: HandleKind, surroundings: Surroundings) -> AsyncIt
 @pytest.fixture
 def sweep(handle: Handle) -> Sweep:
     """Runs every pass once, on the clock of the test."""
-    assert isinstance(handle, Embedded)
+    assert isinstance(handle, Embedded | OverLink)
     return handle.engine.run_maintenance_once
 
 
