@@ -21,12 +21,14 @@ def main() -> int:
     parser.add_argument("--addr")
     parser.add_argument("--insecure-allow-remote", action="store_true")
     parser.add_argument("--metrics", action="store_true")
+    parser.add_argument("--workers")
+    parser.add_argument("--link-socket")
     given = parser.parse_args()
     flags: dict[str, str | bool] = {"insecure-allow-remote": given.insecure_allow_remote}
     if given.metrics:
         flags["metrics"] = True
-    if given.addr is not None:
-        flags["addr"] = given.addr
+    texts = {"addr": given.addr, "workers": given.workers, "link-socket": given.link_socket}
+    flags.update({name: text for name, text in texts.items() if text is not None})
     try:
         settings = read_settings(flags, os.environ)
     except InvalidArgument as error:

@@ -27,6 +27,7 @@ from mqlite_actor.version import __version__
 from mqlite_broker import logs
 from mqlite_broker.app import BrokerApp
 from mqlite_broker.door import Door, DoorLimits, serve_door
+from mqlite_broker.link_socket import link_listener, serve_local
 from mqlite_broker.settings import Settings
 
 _log = logging.getLogger("mqlite.broker")
@@ -73,11 +74,14 @@ async def _serve(settings: Settings) -> int:
     stopping = _Stopping()
     async with open_engine(location, options) as engine:
         _announce(settings, location)
-        listeners = await _bind(settings)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_watch_signals, stopping, engine, nursery.cancel_scope)
-            cut = await _serve_door(engine, settings, listeners, stopping)
-            nursery.cancel_scope.cancel()
+        with link_listener(settings.link_socket) as links:
+            listeners = await _bind(settings)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_watch_signals, stopping, engine, nursery.cancel_scope)
+                async with trio.open_nursery() as serving:
+                    serving.start_soon(serve_local, links, engine, stopping.asked)
+                    cut = await _serve_door(engine, settings, listeners, stopping)
+                nursery.cancel_scope.cancel()
     if stopping.forced:
         return FORCED
     logs.line(_log, logging.INFO, "stopped", ("cut", cut))

@@ -9,6 +9,7 @@ as the contract has it (spec/tools.md 2, faults B84).
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import secrets
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ import msgspec
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.sdk.address import StoreKind, parse_store
 from mqlite_actor.sdk.notation import parse_duration, parse_size
 from mqlite_broker.auth import is_loopback
 
@@ -26,6 +28,7 @@ VARIABLES: Final = (
     "MQLITE_MONITOR_TOKENS", "MQLITE_METRICS",
     "MQLITE_DLQ_RETENTION", "MQLITE_DLQ_MAX_AGE", "MQLITE_DLQ_MAX_COUNT", "MQLITE_DLQ_MAX_BYTES",
     "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL",
+    "MQLITE_WORKERS", "MQLITE_LINK_SOCKET",
 )  # fmt: skip
 """What `serve` reads."""
 
@@ -66,6 +69,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dlq_max_count: int
     dlq_max_bytes: int
     insecure_allow_remote: bool
+    workers: int = 0  # front-end processes; 0: the doors are in this one
+    link_socket: str = ""  # where programs of this machine connect; "": nowhere
     warnings: tuple[str, ...] = ()
 
     @property
@@ -110,6 +115,9 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         **_retention(environ, warnings),
         docs_url=_get(environ, "MQLITE_DOCS_URL") or "urn:mqlite-actor:docs",
         insecure_allow_remote=insecure,
+        workers=_workers(flags, environ),
+        link_socket=str(flags.get("link-socket", "")).strip()
+        or _get(environ, "MQLITE_LINK_SOCKET"),
         warnings=tuple(warnings),
     )
 
@@ -256,6 +264,38 @@ def _count(environ: Mapping[str, str], name: str, default: int, warnings: list[s
         warnings.append(f"{name}={text!r} is not an integer; using {default}")
         return default
     return max(0, int(text))
+
+
+WORKERS_MAX: Final = 64
+"""More front-end processes than any writer could feed."""
+
+WORKERS_DEFAULT_MAX: Final = 4
+CORES_MIN: Final = 3
+"""With fewer cores the writer and one worker only take each other's time (design.md 4)."""
+
+
+def _workers(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -> int:
+    """How many front-end processes; without a word about it, as many as fit the machine."""
+    kind = parse_store(_get(environ, "MQLITE_DB") or "file:./mq.db", bare_paths=True).kind
+    source = "--workers" if "workers" in flags else "MQLITE_WORKERS"
+    text = str(flags["workers"]) if "workers" in flags else _get(environ, "MQLITE_WORKERS")
+    if not text:
+        return _fitting() if kind is StoreKind.FILE else 0
+    if not re.fullmatch(r"[0-9]{1,4}", text) or int(text) > WORKERS_MAX:
+        raise InvalidArgument(f"{source}={text!r} is no number from 0 to {WORKERS_MAX}")
+    if int(text) and kind is StoreKind.MEMORY:
+        raise InvalidArgument(
+            f"{source}={text}: a database in memory cannot be shared by several processes; use"
+            " 0, or a file"
+        )
+    return int(text)
+
+
+def _fitting() -> int:
+    if not hasattr(os, "sched_getaffinity"):
+        return 0  # no Linux: descriptors are not passed on there
+    cores = len(os.sched_getaffinity(0))
+    return 0 if cores < CORES_MIN else min(WORKERS_DEFAULT_MAX, cores - 1)
 
 
 def _word(environ: Mapping[str, str], name: str, words: tuple[str, ...], default: str) -> str:

@@ -48,6 +48,8 @@ COMMANDS: tuple[Command, ...] = (
             _text("addr", "HOST:PORT", "where to listen (default :6754, or MQLITE_ADDR)"),
             _switch("insecure-allow-remote", "serve without authentication beyond this machine"),
             _switch("metrics", "serve /metrics for Prometheus"),
+            _text("workers", "N", "front-end processes (0: all in one; default: by the cores)"),
+            _text("link-socket", "PATH", "Unix socket for programs of this machine"),
         ),
         summary="Serve a store as an HTTP broker",
         handler="mqlite_cli.launch:serve",

@@ -373,7 +373,7 @@ async def test_ten_thousand_calls_at_once_are_answered_in_bounded_memory(linked:
     assert most <= limits.LINK_UNSENT_BYTES + 2 * limits.LINK_ITEMS_BYTES
 
 
-async def test_ten_thousand_polls_wait_at_once_and_each_gets_one(
+async def test_two_thousand_polls_wait_at_once_and_each_gets_one(
     engine: Engine, linked: Linked
 ) -> None:
     got: list[int] = []
@@ -382,12 +382,12 @@ async def test_ten_thousand_polls_wait_at_once_and_each_gets_one(
         got.extend(m.seq_number for m in await linked.receive("q", wait=20))
 
     async with trio.open_nursery() as nursery:
-        for _ in range(10_000):
+        for _ in range(2_000):
             nursery.start_soon(one)
-        await until(lambda: engine.statistics()["waiters"].get("q", 0) == 10_000)
-        for _ in range(40):
+        await until(lambda: engine.statistics()["waiters"].get("q", 0) == 2_000)
+        for _ in range(8):
             await engine.call(sending("q", *[b"x"] * 250))
-    assert len(got) == len(set(got)) == 10_000
+    assert len(got) == len(set(got)) == 2_000
 
 
 async def test_a_large_page_crosses_whole(engine: Engine, linked: Linked) -> None:
