@@ -61,7 +61,24 @@ async def engine(store: Path, clock: ManualClock) -> AsyncIterator[Engine]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker process for all tests of this worker."""
-    with running_broker(f"file:{tmp_path_factory.mktemp('broker')}/mq.db") as broker:
+    store = tmp_path_factory.mktemp("broker") / "mq.db"
+    with running_broker(f"file:{store}", MQLITE_WORKERS="0") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def broker_of_one_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The same, its doors in one process of their own."""
+    store = tmp_path_factory.mktemp("broker") / "mq.db"
+    with running_broker(f"file:{store}", MQLITE_WORKERS="1") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def broker_of_two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The same, its doors in two."""
+    store = tmp_path_factory.mktemp("broker") / "mq.db"
+    with running_broker(f"file:{store}", MQLITE_WORKERS="2") as broker:
         yield broker
 
 
@@ -77,7 +94,7 @@ def surroundings(
     request: pytest.FixtureRequest, handle_kind: HandleKind, store: Path, clock: ManualClock
 ) -> Surroundings:
     """What the handle is opened on; the broker starts with the first test that needs it."""
-    broker = request.getfixturevalue("broker") if handle_kind.needs_broker else None
+    broker = request.getfixturevalue(handle_kind.broker) if handle_kind.broker else None
     return Surroundings(store=store, clock=clock, broker=broker)
 
 

@@ -14,8 +14,9 @@ import os
 import secrets
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,7 @@ import trio
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument, OpenError, Unsupported
 from mqlite_actor.engine.engine import Engine
-from mqlite_actor.link.server import ServedLink
+from mqlite_actor.link.server import Completed, ServedLink
 
 _log = logging.getLogger("mqlite.link")
 
@@ -36,6 +37,8 @@ BACKLOG: Final = 128
 
 ACCEPT_PAUSE_SECONDS: Final = 0.1
 """After the process ran out of descriptors: others must close some first."""
+
+Serve = Callable[[socket.socket, trio.Semaphore], Awaitable[None]]
 
 _FULL: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
@@ -64,7 +67,12 @@ def bound(path: str) -> Iterator[socket.socket]:
 
 
 async def serve_links(
-    listener: socket.socket, engine: Engine, *, stopping: trio.Event, grace_seconds: float
+    listener: socket.socket,
+    engine: Engine,
+    *,
+    stopping: trio.Event,
+    grace_seconds: float,
+    completed: Completed | None = None,
 ) -> None:
     """Accept programs until `stopping`; then nobody new, and `grace_seconds` for what runs.
 
@@ -73,19 +81,18 @@ async def serve_links(
     listener.setblocking(False)
     async with trio.open_nursery() as links:
         async with trio.open_nursery() as accepting:
-            accepting.start_soon(_accept, listener, engine, stopping, links)
+            serve = partial(_serve, engine=engine, stopping=stopping, completed=completed)
+            accepting.start_soon(_accept, listener, serve, links)
             await stopping.wait()
             accepting.cancel_scope.cancel()
         links.cancel_scope.deadline = trio.current_time() + grace_seconds
 
 
-async def _accept(
-    listener: socket.socket, engine: Engine, stopping: trio.Event, links: trio.Nursery
-) -> None:
+async def _accept(listener: socket.socket, serve: Serve, links: trio.Nursery) -> None:
     room = trio.Semaphore(limits.LINKS_MAX)
     while True:
         await room.acquire()
-        links.start_soon(_serve, await _next(listener), engine, stopping, room)
+        links.start_soon(serve, await _next(listener), room)
 
 
 async def _next(listener: socket.socket) -> socket.socket:
@@ -103,10 +110,15 @@ async def _next(listener: socket.socket) -> socket.socket:
 
 
 async def _serve(
-    sock: socket.socket, engine: Engine, stopping: trio.Event, room: trio.Semaphore
+    sock: socket.socket,
+    room: trio.Semaphore,
+    *,
+    engine: Engine,
+    stopping: trio.Event,
+    completed: Completed | None,
 ) -> None:
     try:
-        await ServedLink(sock, engine, stopping=stopping).run()
+        await ServedLink(sock, engine, stopping=stopping, completed=completed).run()
     except Exception:  # noqa: BLE001  # logged, and the other links stay open (faults B96)
         _log.exception("an error ended a link")
     finally:

@@ -16,7 +16,6 @@ import logging
 import math
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -47,23 +46,23 @@ _log = logging.getLogger("mqlite.link")
 NOTHING: Final = wire.EmptyResponse()
 
 
-@dataclass(frozen=True, slots=True)
-class Front:
-    """What only a front-end process of the broker may do on its link, and who is told.
+Completed = Callable[[wire.Response], wire.Response]
+"""Finishes a reply with what only the broker knows."""
 
-    `noted` gets each Note's topic and content; `completed` finishes a reply as the broker shows it.
-    """
-
-    noted: Callable[[str, msgspec.Raw], None]
-    completed: Callable[[wire.Response], wire.Response]
+Noted = Callable[[str, msgspec.Raw], None]
+"""Told of each note's topic and content."""
 
 
 class ServedLink:
-    """One link, from its hello to the return of what it held."""
+    """One link, from its hello to the return of what it held.
+
+    `noted` is given for a front-end process of the broker only: it may leave notes and ask for
+    keys, which any other program may not.
+    """
 
     __slots__ = (
-        "_actions", "_asked_bytes", "_bell", "_calls", "_claims", "_engine", "_frames", "_front",
-        "_is_greeted", "_nursery", "_pipe", "_stopping",
+        "_actions", "_asked_bytes", "_bell", "_calls", "_claims", "_completed", "_engine",
+        "_frames", "_is_greeted", "_noted", "_nursery", "_pipe", "_stopping",
     )  # fmt: skip
 
     def __init__(
@@ -72,11 +71,13 @@ class ServedLink:
         engine: Engine,
         *,
         stopping: trio.Event,
-        front: Front | None = None,
+        completed: Completed | None = None,
+        noted: Noted | None = None,
     ) -> None:
         self._pipe = Pipe(sock)
         self._engine = engine
-        self._front = front
+        self._completed = completed
+        self._noted = noted
         self._stopping = stopping
         self._frames = Frames(is_upward=True)
         self._bell = Bell()  # rung when a call ends
@@ -162,14 +163,14 @@ class ServedLink:
         self._start(back.id, 0, release)
 
     def _check(self, check: Check) -> None:
-        if self._front is None:
+        if self._noted is None:
             raise BadFrame("a program asked for somebody else's key")
         self._start(check.id, 0, partial(self._checked, check.token))
 
     def _note(self, note: Note) -> None:
-        if self._front is None:
+        if self._noted is None:
             raise BadFrame("a program sent a note")
-        self._front.noted(note.topic, note.content)
+        self._noted(note.topic, note.content)
 
     # -- calls -------------------------------------------------------------------------------------
 
@@ -224,8 +225,8 @@ class ServedLink:
         if leases := frames.leases_of(request, reply):
             assert isinstance(request, wire.ReceiveRequest)
             self._claims[number] = request, leases
-        if self._front is not None and isinstance(reply, wire.Response):
-            reply = self._front.completed(reply)
+        if self._completed is not None and isinstance(reply, wire.Response):
+            reply = self._completed(reply)
         self._pipe.say(frames.encoded_reply(number, reply))
         if self._pipe.unsent > limits.LINK_OWED_BYTES_MAX:
             _log.warning("a link is closed: its program asks and does not read")

@@ -35,11 +35,11 @@ from mqlite_actor.contract.errors import (
 )
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
-from mqlite_actor.engine.engine import Engine
 from mqlite_broker import metrics, pages
 from mqlite_broker.access_log import Entry
 from mqlite_broker.auth import Access, Authenticator, check_origin
 from mqlite_broker.door_app import DoorApp, DoorResponse
+from mqlite_broker.engines import AnyEngine
 from mqlite_broker.settings import Settings
 from mqlite_broker.traffic import Traffic
 
@@ -72,7 +72,7 @@ class Envelope(msgspec.Struct, frozen=True):
 class BrokerApp(DoorApp):
     """One broker's HTTP face. `served`: the calls that the engine answers, in the card's order."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: AnyEngine, settings: Settings) -> None:
         super().__init__("mqlite_broker", static_folder=None)
         self.config["MAX_CONTENT_LENGTH"] = limits.REQUEST_BYTES_MAX
         self.engine = engine
@@ -196,7 +196,9 @@ class BrokerApp(DoorApp):
         if isinstance(reply, wire.StatusResponse):
             return msgspec.structs.replace(reply, auth=self.authenticator.is_on)
         if isinstance(reply, ObserveResponse):
-            http = self.traffic.shown(self.authenticator.counts.items())
+            http = reply.http
+            if http.state == "not_applicable":  # else the writer's process has summed all doors
+                http = self.traffic.shown(self.authenticator.counts.items())
             return msgspec.structs.replace(reply, access=access.word, http=http)
         return reply
 

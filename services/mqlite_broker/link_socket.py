@@ -18,6 +18,7 @@ from mqlite_actor.contract import limits
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.link.listening import bound, serve_links
 from mqlite_broker import logs
+from mqlite_broker.tally import Sums
 
 _log = logging.getLogger("mqlite.broker")
 
@@ -36,8 +37,15 @@ def link_listener(path: str) -> Iterator[socket.socket | None]:
         yield listener
 
 
-async def serve_local(listener: socket.socket | None, engine: Engine, stopping: trio.Event) -> None:
+async def serve_local(
+    listener: socket.socket | None, engine: Engine, sums: Sums, stopping: trio.Event
+) -> None:
     """Serve programs until `stopping`, then what runs for GRACE_SECONDS more."""
     if listener is not None:
-        grace = limits.GRACE_SECONDS
-        await serve_links(listener, engine, stopping=stopping, grace_seconds=grace)
+        await serve_links(
+            listener,
+            engine,
+            stopping=stopping,
+            grace_seconds=limits.GRACE_SECONDS,
+            completed=sums.completed,
+        )

@@ -29,6 +29,8 @@ from mqlite_broker.app import BrokerApp
 from mqlite_broker.door import Door, DoorLimits, serve_door
 from mqlite_broker.link_socket import link_listener, serve_local
 from mqlite_broker.settings import Settings
+from mqlite_broker.tally import Sums
+from mqlite_broker.workers import Workers
 
 _log = logging.getLogger("mqlite.broker")
 
@@ -51,11 +53,12 @@ def run(settings: Settings) -> int:
 class _Stopping:
     """The two stages of the end."""
 
-    __slots__ = ("asked", "forced")
+    __slots__ = ("asked", "failure", "forced")
 
     def __init__(self) -> None:
         self.asked = trio.Event()
         self.forced = False
+        self.failure: MqliteError | None = None
 
 
 async def _serve(settings: Settings) -> int:
@@ -76,25 +79,49 @@ async def _serve(settings: Settings) -> int:
         _announce(settings, location)
         with link_listener(settings.link_socket) as links:
             listeners = await _bind(settings)
+            sums = Sums()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_watch_signals, stopping, engine, nursery.cancel_scope)
                 async with trio.open_nursery() as serving:
-                    serving.start_soon(serve_local, links, engine, stopping.asked)
-                    cut = await _serve_door(engine, settings, listeners, stopping)
+                    serving.start_soon(serve_local, links, engine, sums, stopping.asked)
+                    serve = _serve_workers if settings.workers else _serve_door
+                    cut = await serve(engine, settings, listeners, sums, stopping)
+                    stopping.asked.set()
                 nursery.cancel_scope.cancel()
+    if stopping.failure is not None:
+        raise stopping.failure
     if stopping.forced:
         return FORCED
     logs.line(_log, logging.INFO, "stopped", ("cut", cut))
     return 1 if cut else 0
 
 
+async def _serve_workers(
+    engine: Engine,
+    settings: Settings,
+    listeners: Sequence[trio.SocketListener],
+    sums: Sums,
+    stopping: _Stopping,
+) -> int:
+    port = _port(listeners)
+    workers = Workers(engine, settings, listeners, sums=sums, stopping=stopping.asked)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(workers.run, settings.workers)
+        if workers.failure is None:
+            _announce_ready(settings, port)
+    stopping.failure = workers.failure
+    return workers.cut
+
+
 async def _serve_door(
     engine: Engine,
     settings: Settings,
     listeners: Sequence[trio.SocketListener],
+    sums: Sums,
     stopping: _Stopping,
 ) -> int:
     app = BrokerApp(engine, settings)
+    app.traffic, app.authenticator.counts = sums.traffic, sums.checks
     cut = 0
     async with trio.open_nursery() as nursery:
 
@@ -109,7 +136,7 @@ async def _serve_door(
             )
 
         await nursery.start(door)
-        _announce_ready(settings, listeners)
+        _announce_ready(settings, _port(listeners))
     return cut
 
 
@@ -174,8 +201,12 @@ def _announce(settings: Settings, location: str) -> None:
     logs.line(_log, logging.INFO, "cross-origin requests", ("cors", settings.cors or "off"))
 
 
-def _announce_ready(settings: Settings, listeners: Sequence[trio.SocketListener]) -> None:
-    port = listeners[0].socket.getsockname()[1]
+def _port(listeners: Sequence[trio.SocketListener]) -> int:
+    port: int = listeners[0].socket.getsockname()[1]
+    return port
+
+
+def _announce_ready(settings: Settings, port: int) -> None:
     everywhere = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, not bound
     host = "127.0.0.1" if settings.host in everywhere else settings.host
     base = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -59,7 +59,8 @@ class HandleKind:
     name: str
     open: Callable[[Surroundings], AbstractAsyncContextManager[Handle]]
     drives_clock: bool = False
-    needs_broker: bool = False
+    broker: str = ""
+    """The fixture of the broker that it needs."""
 
 
 @asynccontextmanager
@@ -162,5 +163,7 @@ async def _link(around: Surroundings) -> AsyncIterator[Handle]:
 KINDS: Final = (
     HandleKind("embedded", _embedded, drives_clock=True),
     HandleKind("link", _link, drives_clock=True),
-    HandleKind("http", _http, needs_broker=True),
+    HandleKind("http", _http, broker="broker"),
+    HandleKind("worker", _http, broker="broker_of_one_worker"),
+    HandleKind("workers", _http, broker="broker_of_two_workers"),
 )

@@ -19,7 +19,7 @@ from mqlite_actor.contract import wire
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.link import frames
 from mqlite_actor.link.frames import Begun, Cancel, Frames, Hello, Item, Refusal, Reply
-from mqlite_actor.link.server import Front, ServedLink
+from mqlite_actor.link.server import Noted, ServedLink
 from tests.engine.gate import bounded
 
 
@@ -106,7 +106,7 @@ class Peer:
 
 @asynccontextmanager
 async def linked(
-    engine: Engine, *, stopping: trio.Event | None = None, front: Front | None = None
+    engine: Engine, *, stopping: trio.Event | None = None, noted: Noted | None = None
 ) -> AsyncIterator[Peer]:
     """The bare other end of a link to an engine."""
     ours, theirs = socket.socketpair()
@@ -115,7 +115,7 @@ async def linked(
     stop = trio.Event() if stopping is None else stopping
 
     async def serve() -> None:
-        await ServedLink(theirs, engine, stopping=stop, front=front).run()
+        await ServedLink(theirs, engine, stopping=stop, noted=noted).run()
         peer.gone.set()
 
     async with trio.open_nursery() as nursery:

@@ -1,0 +1,192 @@
+"""The front-end processes of one writer: started, watched, started again, stopped in order.
+
+`serve.py` hands over bound listeners and an open engine. Each worker is a process (`front.py`) that
+gets the same listeners and one end of a socket pair; the other end is a `ServedLink` here, which
+gives back what a dead worker held for clients (rulings R7, R42 and R47). Rules: this process never
+accepts a connection itself; a worker that dies is replaced with a growing pause, except at the
+first start, where its failure is the start's; at the stop the listeners close here first.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+import trio
+
+from mqlite_actor.contract import limits
+from mqlite_actor.contract.calls import CALLS
+from mqlite_actor.contract.errors import OpenError
+from mqlite_actor.engine.engine import Engine
+from mqlite_actor.link.server import ServedLink
+from mqlite_broker import logs
+from mqlite_broker.front import CUT, READY, Orders
+from mqlite_broker.settings import Settings
+from mqlite_broker.tally import TOPIC, Sums
+
+_log = logging.getLogger("mqlite.broker")
+
+PAUSE_SECONDS: Final = 0.1
+PAUSE_SECONDS_MAX: Final = 5.0
+"""Before a dead worker is replaced, doubled each time."""
+
+PROVEN_SECONDS: Final = 10.0
+"""A worker that lived so long died of something new: the pause begins anew."""
+
+END_SECONDS: Final = limits.GRACE_SECONDS + 0.5
+"""From SIGTERM to SIGKILL: the grace of its requests, and closing."""
+
+
+class Workers:
+    """The workers of one broker. After `run`: `cut` requests stayed unanswered, and `failure` tells
+    why it never got ready, if it did not."""
+
+    __slots__ = (
+        "_engine", "_listeners", "_orders", "_processes", "_stopping", "_sums", "cut", "failure",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        listeners: Sequence[trio.SocketListener],
+        *,
+        sums: Sums,
+        stopping: trio.Event,
+    ) -> None:
+        served = [call.name for call in CALLS if call.request in engine.served]
+        self._engine = engine
+        self._listeners = listeners
+        self._orders = msgspec.msgpack.encode(Orders(settings, served))
+        self._processes: dict[int, trio.Process] = {}
+        self._stopping = stopping
+        self._sums = sums
+        self.cut = 0
+        self.failure: OpenError | None = None
+
+    async def run(
+        self, number: int, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Keep `number` workers until the stop, or until one cannot even begin.
+
+        Started when each accepts connections. Cancelled, all are killed; what they held for clients
+        is given back either way.
+        """
+        async with trio.open_nursery() as nursery:
+            async with trio.open_nursery() as starting:
+                for slot in range(number):
+                    starting.start_soon(nursery.start, self._keep, slot)
+            if self.failure is None:
+                task_status.started()
+                await self._stopping.wait()
+            for listener in self._listeners:
+                await listener.aclose()
+            for process in list(self._processes.values()):
+                process.terminate()
+            nursery.cancel_scope.deadline = trio.current_time() + END_SECONDS
+
+    async def _keep(self, slot: int, *, task_status: trio.TaskStatus[None]) -> None:
+        """One worker after the other, until the stop."""
+        worker = Worker(slot, self._sums, task_status.started)
+        pause = PAUSE_SECONDS
+        while True:
+            began = trio.current_time()
+            await self._live(worker)
+            self.cut += worker.cut
+            if self._stopping.is_set() or self.failure is not None:
+                return
+            logs.line(_log, logging.WARNING, "worker ended", *worker.fields, ("code", worker.code))
+            if not worker.was_ready:
+                self.failure = OpenError(f"a worker ended at its start with code {worker.code}")
+                task_status.started()
+                return
+            pause = PAUSE_SECONDS if trio.current_time() > began + PROVEN_SECONDS else pause
+            with trio.move_on_after(pause):
+                await self._stopping.wait()
+                return
+            pause = min(2 * pause, PAUSE_SECONDS_MAX)
+
+    async def _live(self, worker: Worker) -> None:
+        """One process, from its start to the return of what it held."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                process = await self._spawn(theirs)
+            self._processes[worker.slot] = process
+            worker.pid = process.pid
+            try:
+                async with trio.open_nursery() as nursery:
+                    link = ServedLink(
+                        ours,
+                        self._engine,
+                        stopping=trio.Event(),  # the process decides when its link ends
+                        completed=self._sums.completed,
+                        noted=worker.noted,
+                    )
+                    nursery.start_soon(link.run)
+                    nursery.start_soon(_order, process, self._orders)
+                    await process.wait()
+            finally:
+                del self._processes[worker.slot]
+                if process.returncode is None:
+                    worker.cut += 1
+                    process.kill()
+                    with trio.CancelScope(shield=True):
+                        await process.wait()
+                worker.code = process.returncode or 0
+
+    async def _spawn(self, link: socket.socket) -> trio.Process:
+        """A process with one end of a link and the listeners."""
+        numbers = [link.fileno(), *(each.socket.fileno() for each in self._listeners)]
+        return await trio.lowlevel.open_process(
+            [sys.executable, "-m", "mqlite_broker.front", *map(str, numbers)],
+            stdin=subprocess.PIPE,
+            pass_fds=numbers,
+            process_group=0,  # a terminal's Ctrl-C is for the writer to judge
+        )
+
+
+class Worker:
+    """What is known of the process in one slot. `was_ready`: one of them accepted connections."""
+
+    __slots__ = ("_started", "_sums", "code", "cut", "pid", "slot", "was_ready")
+
+    def __init__(self, slot: int, sums: Sums, started: Callable[[], None]) -> None:
+        self._started = started
+        self._sums = sums
+        self.slot = slot
+        self.pid = 0
+        self.code = 0
+        self.cut = 0
+        self.was_ready = False
+
+    @property
+    def fields(self) -> tuple[logs.Field, ...]:
+        """Who it is, for a line of the log."""
+        return ("worker", self.slot), ("pid", self.pid)
+
+    def noted(self, topic: str, content: msgspec.Raw) -> None:
+        """Take a note of the process in."""
+        if topic == TOPIC:
+            self._sums.add(content)
+        elif topic == CUT:
+            self.cut = msgspec.msgpack.decode(content, type=int)
+        elif topic == READY:
+            logs.line(_log, logging.INFO, "worker ready", *self.fields)
+            if not self.was_ready:
+                self.was_ready = True
+                self._started()
+
+
+async def _order(process: trio.Process, orders: bytes) -> None:
+    assert process.stdin is not None
+    async with process.stdin as stream:
+        try:
+            await stream.send_all(orders)
+        except trio.BrokenResourceError:
+            _log.debug("worker %d ended before it read its orders", process.pid)
