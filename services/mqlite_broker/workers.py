@@ -38,8 +38,9 @@ PAUSE_SECONDS_MAX: Final = 5.0
 PROVEN_SECONDS: Final = 10.0
 """A worker that lived so long died of something new: the pause begins anew."""
 
-END_SECONDS: Final = limits.GRACE_SECONDS + 0.5
-"""From SIGTERM to SIGKILL: the grace of its requests, and closing."""
+END_SECONDS: Final = limits.GRACE_SECONDS + 0.8
+"""From SIGTERM to SIGKILL: the grace of its requests, closing, and a busy machine; all in all less
+than the three seconds that a stop may take (design.md 4)."""
 
 
 class Workers:
@@ -97,7 +98,6 @@ class Workers:
         while True:
             began = trio.current_time()
             await self._live(worker)
-            self.cut += worker.cut
             if self._stopping.is_set() or self.failure is not None:
                 return
             logs.line(_log, logging.WARNING, "worker ended", *worker.fields, ("code", worker.code))
@@ -134,11 +134,12 @@ class Workers:
             finally:
                 del self._processes[worker.slot]
                 if process.returncode is None:
-                    worker.cut += 1
+                    self.cut += 1  # at least: it had not ended what it had begun
                     process.kill()
                     with trio.CancelScope(shield=True):
                         await process.wait()
                 worker.code = process.returncode or 0
+                self.cut, worker.cut = self.cut + worker.cut, 0
 
     async def _spawn(self, link: socket.socket) -> trio.Process:
         """A process with one end of a link and the listeners."""
