@@ -170,7 +170,10 @@ class ServedLink:
     def _note(self, note: Note) -> None:
         if self._noted is None:
             raise BadFrame("a program sent a note")
-        self._noted(note.topic, note.content)
+        try:
+            self._noted(note.topic, note.content)
+        except (msgspec.MsgspecError, LookupError) as error:
+            raise BadFrame(f"a note that makes no sense: {error}") from error
 
     # -- calls -------------------------------------------------------------------------------------
 

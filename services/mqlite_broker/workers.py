@@ -38,9 +38,15 @@ PAUSE_SECONDS_MAX: Final = 5.0
 PROVEN_SECONDS: Final = 10.0
 """A worker that lived so long died of something new: the pause begins anew."""
 
-END_SECONDS: Final = limits.GRACE_SECONDS + 0.8
-"""From SIGTERM to SIGKILL: the grace of its requests, closing, and a busy machine; all in all less
-than the three seconds that a stop may take (design.md 4)."""
+START_SECONDS: Final = 30.0
+"""From its start to accepting connections; half a second on an idle machine."""
+
+NO_PROCESS: Final = -1
+"""Exit code of a process that could not be made."""
+
+END_SECONDS: Final = limits.GRACE_SECONDS + 3.0
+"""From SIGTERM to SIGKILL. After the grace of its requests a worker needs some milliseconds, on a
+machine that is busy elsewhere a second or two; who needs longer is stuck."""
 
 
 class Workers:
@@ -79,11 +85,14 @@ class Workers:
         is given back either way.
         """
         async with trio.open_nursery() as nursery:
-            async with trio.open_nursery() as starting:
-                for slot in range(number):
-                    starting.start_soon(nursery.start, self._keep, slot)
+            with trio.move_on_after(START_SECONDS) as patience:
+                async with trio.open_nursery() as starting:
+                    for slot in range(number):
+                        starting.start_soon(nursery.start, self._keep, slot)
+            if patience.cancelled_caught:
+                self.failure = OpenError(f"a worker was not ready within {START_SECONDS:.0f} s")
+            task_status.started()
             if self.failure is None:
-                task_status.started()
                 await self._stopping.wait()
             for listener in self._listeners:
                 await listener.aclose()
@@ -99,47 +108,59 @@ class Workers:
             began = trio.current_time()
             await self._live(worker)
             if self._stopping.is_set() or self.failure is not None:
-                return
+                break
             logs.line(_log, logging.WARNING, "worker ended", *worker.fields, ("code", worker.code))
-            if not worker.was_ready:
+            if not worker.has_started:
                 self.failure = OpenError(f"a worker ended at its start with code {worker.code}")
-                task_status.started()
-                return
+                break
             pause = PAUSE_SECONDS if trio.current_time() > began + PROVEN_SECONDS else pause
             with trio.move_on_after(pause):
                 await self._stopping.wait()
-                return
+                break
             pause = min(2 * pause, PAUSE_SECONDS_MAX)
+        worker.start()
 
     async def _live(self, worker: Worker) -> None:
         """One process, from its start to the return of what it held."""
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                process = await self._spawn(theirs)
+                try:
+                    process = await self._spawn(theirs)
+                except OSError as error:  # no descriptors or processes left: later, perhaps
+                    _log.error("a worker cannot be started: %s", error.strerror)
+                    worker.code = NO_PROCESS
+                    return
             self._processes[worker.slot] = process
             worker.pid = process.pid
             try:
                 async with trio.open_nursery() as nursery:
-                    link = ServedLink(
-                        ours,
-                        self._engine,
-                        stopping=trio.Event(),  # the process decides when its link ends
-                        completed=self._sums.completed,
-                        noted=worker.noted,
-                    )
-                    nursery.start_soon(link.run)
+                    nursery.start_soon(self._serve, ours, worker)
                     nursery.start_soon(_order, process, self._orders)
                     await process.wait()
             finally:
                 del self._processes[worker.slot]
                 if process.returncode is None:
-                    self.cut += 1  # at least: it had not ended what it had begun
+                    self.cut += not worker.has_ended  # at least one: it is stuck in something
                     process.kill()
                     with trio.CancelScope(shield=True):
                         await process.wait()
                 worker.code = process.returncode or 0
                 self.cut, worker.cut = self.cut + worker.cut, 0
+
+    async def _serve(self, ours: socket.socket, worker: Worker) -> None:
+        """The engine's end of a worker's link. An error here closes it, which ends the worker."""
+        link = ServedLink(
+            ours,
+            self._engine,
+            stopping=trio.Event(),  # the worker decides when its link ends
+            completed=self._sums.completed,
+            noted=worker.noted,
+        )
+        try:
+            await link.run()
+        except Exception:  # noqa: BLE001  # logged, and the other workers serve on (faults B96)
+            _log.exception("an error ended the link of worker %d", worker.slot)
 
     async def _spawn(self, link: socket.socket) -> trio.Process:
         """A process with one end of a link and the listeners."""
@@ -153,18 +174,25 @@ class Workers:
 
 
 class Worker:
-    """What is known of the process in one slot. `was_ready`: one of them accepted connections."""
+    """What is known of the process in one slot."""
 
-    __slots__ = ("_started", "_sums", "code", "cut", "pid", "slot", "was_ready")
+    __slots__ = ("_sums", "_tell_started", "code", "cut", "has_ended", "has_started", "pid", "slot")
 
-    def __init__(self, slot: int, sums: Sums, started: Callable[[], None]) -> None:
-        self._started = started
+    def __init__(self, slot: int, sums: Sums, tell_started: Callable[[], None]) -> None:
         self._sums = sums
+        self._tell_started = tell_started
         self.slot = slot
         self.pid = 0
         self.code = 0
         self.cut = 0
-        self.was_ready = False
+        self.has_ended = False  # in order: it told its `cut`
+        self.has_started = False
+
+    def start(self) -> None:
+        """Nobody needs to wait for the first process any longer."""
+        if not self.has_started:
+            self.has_started = True
+            self._tell_started()
 
     @property
     def fields(self) -> tuple[logs.Field, ...]:
@@ -176,12 +204,10 @@ class Worker:
         if topic == TOPIC:
             self._sums.add(content)
         elif topic == CUT:
-            self.cut = msgspec.msgpack.decode(content, type=int)
+            self.cut, self.has_ended = msgspec.msgpack.decode(content, type=int), True
         elif topic == READY:
             logs.line(_log, logging.INFO, "worker ready", *self.fields)
-            if not self.was_ready:
-                self.was_ready = True
-                self._started()
+            self.start()
 
 
 async def _order(process: trio.Process, orders: bytes) -> None:

@@ -8,6 +8,7 @@ import trio
 
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import LockLost
+from mqlite_actor.contract.keys import CreateKeyRequest
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.link import frames
 from mqlite_actor.link.frames import Ask, Check, GiveBack, Hello, Note, Refusal, Reply
@@ -355,3 +356,36 @@ async def test_a_program_that_never_confirms_is_cut(
         await peer.ask(5, taking("q"))
         await peer.ended()
     assert len(await take(engine, "q", 5)) == 5
+
+
+# -- front-end processes ---------------------------------------------------------------------------
+
+
+async def test_a_front_end_leaves_notes_and_one_that_makes_no_sense_ends_its_link(
+    engine: Engine,
+) -> None:
+    notes: list[tuple[str, int]] = []
+
+    def noted(topic: str, content: msgspec.Raw) -> None:
+        notes.append((topic, msgspec.msgpack.decode(content, type=int)))
+
+    async with linked(engine, noted=noted) as peer:
+        await peer.greet()
+        await peer.say(frames.encoded(Note("a", msgspec.Raw(msgspec.msgpack.encode(1)))))
+        await peer.say(frames.encoded(Note("b", msgspec.Raw(msgspec.msgpack.encode("x")))))
+        await peer.ended()
+    assert notes == [("a", 1)]
+
+
+async def test_a_front_end_learns_what_a_key_may_do(engine: Engine) -> None:
+    key = CreateKeyRequest(id="ab" * 16, name="k", permissions=["send", "listen"])
+    token = (await engine.call(key)).token
+    async with linked(engine, noted=lambda *_: None) as peer:
+        await peer.greet()
+        await peer.say(frames.encoded(Check(1, token)), frames.encoded(Check(2, "mqk_none")))
+        answers = {}
+        for _ in range(2):
+            item = await peer.hear()
+            assert isinstance(item, Reply)
+            answers[item.id] = msgspec.msgpack.decode(item.body)
+    assert answers == {1: ["success", ["listen", "send"]], 2: ["invalid", []]}

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -15,6 +16,10 @@ from typing import Any, Final, TypeAlias
 import pytest
 import trio
 
+from mqlite_actor.engine.engine import Engine
+from mqlite_broker.settings import read_settings
+from mqlite_broker.tally import Sums
+from mqlite_broker.workers import Workers
 from tests.conformance.audit import audit_file
 from tests.services.broker_process import BEARER, BrokerProcess, started
 from tests.services.broker_scene import path, raw
@@ -309,6 +314,21 @@ def test_a_busy_port_is_one_line(tmp_path: Path) -> None:
             (line,) = (each for each in second.err.to_the_end() if each.startswith("error:"))
             assert line.startswith(f"error: {address} is in use by another program")
         first.stop()
+
+
+@pytest.mark.parametrize(("program", "code"), [("/bin/false", 1), ("/nowhere/python", -1)])
+async def test_workers_that_cannot_start_are_the_starts_failure(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, program: str, code: int
+) -> None:
+    monkeypatch.setattr(sys, "executable", program)
+    settings = read_settings({}, {"MQLITE_TOKENS": "t"})
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    workers = Workers(engine, settings, listeners, sums=Sums(), stopping=trio.Event())
+    with trio.fail_after(PATIENCE):
+        await workers.run(2)
+    assert workers.failure is not None
+    assert workers.failure.message == f"a worker ended at its start with code {code}"
+    assert listeners[0].socket.fileno() == -1, "the address is free again"
 
 
 @pytest.mark.parametrize("text", ["-1", "65", "two", "1.5"])
