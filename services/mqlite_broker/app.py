@@ -96,6 +96,11 @@ class BrokerApp(DoorApp):
         }
         self._guards_origin = settings.tokens is None and settings.is_loopback
 
+    def count_into(self, traffic: Traffic, checks: dict[str, int]) -> None:
+        """Count requests and credential checks there from now on; before the first one only."""
+        self.traffic = traffic
+        self.authenticator.counts = checks
+
     async def dispatch_request(self, request_context: RequestContext | None = None) -> Response:
         """Quart's door into the application; its own routing is not used."""
         assert request_context is not None, "Quart always passes it"

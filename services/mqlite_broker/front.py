@@ -63,8 +63,7 @@ async def _serve(orders: Orders, link: Link, sockets: list[socket.socket]) -> in
         reports = Reports(link.note)
         nursery.start_soon(_report, reports)
         app = BrokerApp(FarEngine(link, orders.served, reports.send), orders.settings)
-        app.traffic = ReportedTraffic(reports)
-        app.authenticator.counts = ReportedChecks(reports)
+        app.count_into(ReportedTraffic(reports), ReportedChecks(reports))
         cut = await _open_doors(app, link, sockets, stopping)
         is_orphan = link.lost.is_set()
         if not is_orphan:

@@ -121,7 +121,7 @@ async def _serve_door(
     stopping: _Stopping,
 ) -> int:
     app = BrokerApp(engine, settings)
-    app.traffic, app.authenticator.counts = sums.traffic, sums.checks
+    app.count_into(sums.traffic, sums.checks)
     cut = 0
     async with trio.open_nursery() as nursery:
 
