@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from mqlite_actor.sdk.embedded import Embedded, open_embedded, run_embedded
     from mqlite_actor.sdk.handle import Handle
     from mqlite_actor.sdk.message import ReceivedMessage
+    from mqlite_actor.sdk.reader import Reader, SyncReader, open_reader, open_reader_sync
+    from mqlite_actor.sdk.serve import ServeInfo
     from mqlite_actor.sdk.transaction import SyncTx, Tx
 
 _HOMES = {
@@ -47,6 +49,8 @@ _HOMES = {
     "mqlite_actor.sdk.embedded": ("Embedded", "open_embedded", "run_embedded"),
     "mqlite_actor.sdk.handle": ("Handle",),
     "mqlite_actor.sdk.message": ("ReceivedMessage",),
+    "mqlite_actor.sdk.reader": ("Reader", "SyncReader", "open_reader", "open_reader_sync"),
+    "mqlite_actor.sdk.serve": ("ServeInfo",),
     "mqlite_actor.sdk.transaction": ("SyncTx", "Tx"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -69,12 +73,15 @@ __all__ = [
     "PermissionDenied",
     "QueueInfo",
     "QueueNotFound",
+    "Reader",
     "ReceivedMessage",
     "SchemaVersionMismatch",
+    "ServeInfo",
     "StatsResponse",
     "StatusResponse",
     "StorageFailed",
     "StorageFull",
+    "SyncReader",
     "SyncTx",
     "Tx",
     "TxTimeout",
@@ -83,6 +90,8 @@ __all__ = [
     "Unsupported",
     "__version__",
     "open_embedded",
+    "open_reader",
+    "open_reader_sync",
     "run_embedded",
 ]
 

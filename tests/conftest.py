@@ -82,6 +82,14 @@ def broker_of_two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield broker
 
 
+@pytest.fixture(scope="session")
+def broker_without_lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The same, with every request through hypercorn."""
+    store = tmp_path_factory.mktemp("broker") / "mq.db"
+    with running_broker(f"file:{store}", MQLITE_WORKERS="0", MQLITE_LANE="off") as broker:
+        yield broker
+
+
 @pytest.fixture
 def handle_kind(request: pytest.FixtureRequest) -> HandleKind:
     """The row of KINDS that this run of the test is for."""

@@ -33,6 +33,7 @@ from mqlite_actor.link.frames import (
     GiveBack,
     Item,
     Note,
+    Probe,
     Refusal,
     Reply,
 )
@@ -41,6 +42,7 @@ from mqlite_actor.link.pipe import Bell, Pipe
 R = TypeVar("R")
 
 _Checked = tuple[str, list[str]]
+_word: Final[msgspec.msgpack.Decoder[str]] = msgspec.msgpack.Decoder(str)
 _checked: Final[msgspec.msgpack.Decoder[_Checked]] = msgspec.msgpack.Decoder(_Checked)
 
 
@@ -152,6 +154,15 @@ class Link:
             return await self.check(token)
         word, rights = _checked.decode(cast("msgspec.Raw", body))
         return word, frozenset(map(Right, rights))
+
+    async def probe(self) -> str:
+        """Why the engine should get no work now; "" when it should."""
+        number = self._next_id()
+        body = await self._ask(number, frames.encoded(Probe(number)), None)
+        if isinstance(body, Canceled):
+            await trio.lowlevel.checkpoint()
+            return await self.probe()
+        return _word.decode(cast("msgspec.Raw", body))
 
     def note(self, topic: str, content: object) -> None:
         """Tell the process that started this one, before anything that this one does next."""

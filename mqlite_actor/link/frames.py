@@ -86,6 +86,12 @@ class Check(Item, frozen=True, tag=5):
     token: str
 
 
+class Probe(Item, frozen=True, tag=9):
+    """From a front-end process: is there a reason to send no work?"""
+
+    id: int
+
+
 class Note(Item, frozen=True, tag=6):
     """From a front-end process: something for the process that started it, in their own words."""
 
@@ -108,7 +114,7 @@ class Refusal(Item, frozen=True, tag=8):
     message: str
 
 
-Upward: TypeAlias = Hello | Ask | Cancel | Begun | GiveBack | Check | Note
+Upward: TypeAlias = Hello | Ask | Cancel | Begun | GiveBack | Check | Note | Probe
 Downward: TypeAlias = Hello | Reply | Refusal
 
 BY_NAME: Final[dict[str, Call]] = {call.name: call for call in CALLS}

@@ -37,6 +37,7 @@ from mqlite_actor.link.frames import (
     Hello,
     Item,
     Note,
+    Probe,
     Refusal,
 )
 from mqlite_actor.link.pipe import Bell, Pipe
@@ -94,6 +95,7 @@ class ServedLink:
             GiveBack: self._give_back,
             Check: self._check,
             Note: self._note,
+            Probe: self._probe,
         }
 
     async def run(self) -> None:
@@ -166,6 +168,9 @@ class ServedLink:
         if self._noted is None:
             raise BadFrame("a program asked for somebody else's key")
         self._start(check.id, 0, partial(self._checked, check.token))
+
+    def _probe(self, probe: Probe) -> None:
+        self._answer(probe.id, None, self._engine.unready)
 
     def _note(self, note: Note) -> None:
         if self._noted is None:

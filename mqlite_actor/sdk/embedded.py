@@ -6,7 +6,8 @@ that knows the engine.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar, cast
 
@@ -20,7 +21,9 @@ from mqlite_actor.engine.opening import open_engine, run_engine
 from mqlite_actor.engine.outbox import inside
 from mqlite_actor.sdk.address import StoreKind, parse_store
 from mqlite_actor.sdk.handle import Handle
+from mqlite_actor.sdk.serve import ServeInfo, ServeOptions, serve
 from mqlite_actor.sdk.transaction import SyncTx, Tx
+from mqlite_actor.version import __version__
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -65,6 +68,44 @@ class Embedded(Handle):
         run; cancelled while it runs, it ends and is rolled back.
         """
         return await self.engine.run_tx(lambda each: function(SyncTx(each)), seconds)
+
+    async def serve(
+        self,
+        addr: str = "127.0.0.1:6754",
+        *,
+        tokens: str | Sequence[str] | None = None,
+        monitor_tokens: str | Sequence[str] = (),
+        metrics: bool = False,
+        cors: str = "",
+        version: str = __version__,
+        docs_url: str = "",
+        tls: ssl.SSLContext | tuple[str, str] | None = None,
+        connections_max: int | None = None,
+        insecure_allow_remote: bool = False,
+        task_status: trio.TaskStatus[ServeInfo] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Be a broker until cancelled, while your own calls go on.
+
+        `info = await nursery.start(q.serve)` tells where it listens, and the token: with `tokens`
+        None one is generated. Else `tokens` is one, several, or "off" for no authentication, on a
+        loopback address only. `tls` is a context, or the paths of certificate and key. Refuses what
+        `mqlite serve` refuses: InvalidArgument, or OpenError for an address in use; Unsupported
+        without the packages of mqlite-actor[broker]. Cancelled, it answers long polls at once and
+        other requests within two seconds, cuts the rest, and leaves the engine open.
+        """
+        options = ServeOptions(
+            addr=addr,
+            tokens=tokens,
+            monitor_tokens=monitor_tokens,
+            metrics=metrics,
+            cors=cors,
+            version=version,
+            docs_url=docs_url,
+            tls=tls,
+            connections_max=connections_max,
+            insecure_allow_remote=insecure_allow_remote,
+        )
+        await serve(self.engine, options, task_status=task_status)
 
     async def compact(self, *, is_full: bool = False) -> None:
         """Shrink the file: by its free pages, or (full) by writing it anew, which needs its size

@@ -8,7 +8,9 @@ table of what may be repeated.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
+
+import trio
 
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.calls import CALLS
@@ -21,12 +23,25 @@ from mqlite_actor.sdk import exchange
 
 R = TypeVar("R")
 
+PROBE_SECONDS: Final = 1.0
+"""Between two looks at the writer; a load balancer asks no more often."""
+
+SILENCE_SECONDS: Final = 2.0
+"""A writer that answers nothing for so long should get no work."""
+
+OPENING: Final = "it is opening"
+GONE: Final = "the writer is gone"
+SILENT: Final = "the writer does not answer"
+
 
 class AnyEngine(Protocol):
     """An engine as the doors see it."""
 
     @property
     def served(self) -> frozenset[type[Any]]: ...
+
+    @property
+    def unready(self) -> str: ...
 
     async def call(self, request: wire.Request[R]) -> R: ...
 
@@ -45,12 +60,34 @@ class FarEngine:
     """The writer, seen from a front-end process. `names`: the calls that it serves; `report` tells
     it what was counted so far, which Observe is to show."""
 
-    __slots__ = ("_link", "_report", "served")
+    __slots__ = ("_link", "_report", "_unready", "served")
 
     def __init__(self, link: Link, names: list[str], report: Callable[[], None]) -> None:
         self._link = link
         self._report = report
+        self._unready = OPENING
         self.served = frozenset(call.request for call in CALLS if call.name in names)
+
+    @property
+    def unready(self) -> str:
+        """Why the writer should get no work now, as far as it was heard of; "" when it should."""
+        return GONE if self._link.lost.is_set() else self._unready
+
+    async def listen(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Ask the writer again and again how it is; started with its first word."""
+        while True:
+            with trio.move_on_after(SILENCE_SECONDS) as patience:
+                try:
+                    self._unready = await self._link.probe()
+                except LinkLost:
+                    self._unready = GONE
+            if patience.cancelled_caught:
+                self._unready = SILENT
+            task_status.started()
+            task_status = trio.TASK_STATUS_IGNORED
+            await trio.sleep(PROBE_SECONDS)
 
     async def call(self, request: wire.Request[R]) -> R:
         """As `Engine.call`; Unavailable or OutcomeUnknown when the writer is gone."""
@@ -60,15 +97,15 @@ class FarEngine:
             return await self._link.call(request)
         except LinkLost as lost:
             if lost.was_sent:
-                raise exchange.lost_reply(request, "the writer is gone") from lost
-            raise Unavailable("the writer is gone; repeat when it is back") from lost
+                raise exchange.lost_reply(request, GONE) from lost
+            raise Unavailable(f"{GONE}; repeat when it is back") from lost
 
     async def authenticate(self, token: str) -> tuple[str, frozenset[Right]]:
         """As `Engine.authenticate`; Unavailable when the writer is gone."""
         try:
             return await self._link.check(token)
         except LinkLost as lost:
-            raise Unavailable("the writer is gone; repeat when it is back") from lost
+            raise Unavailable(f"{GONE}; repeat when it is back") from lost
 
     async def hand_back(
         self,

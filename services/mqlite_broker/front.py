@@ -12,15 +12,14 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 import trio
 
 from mqlite_actor.link.client import Link, LinkLost
-from mqlite_broker import logs
+from mqlite_broker import hosting, logs, tls
 from mqlite_broker.app import BrokerApp
-from mqlite_broker.door import Door, DoorLimits, serve_door
 from mqlite_broker.engines import FarEngine
 from mqlite_broker.settings import Settings
 from mqlite_broker.tally import ReportedChecks, ReportedTraffic, Reports
@@ -46,24 +45,29 @@ class Orders(msgspec.Struct, frozen=True):
 def main(arguments: Sequence[str]) -> int:
     """Serve until told to stop; the exit code: 0 stopped, WRITER_GONE."""
     orders = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Orders)
-    logs.set_up(orders.settings.log_level, orders.settings.log_format)
+    lines = logs.set_up(orders.settings.log_level, orders.settings.log_format)
     link, *listeners = (socket.socket(fileno=int(number)) for number in arguments)
-    return trio.run(_serve, orders, Link(link), listeners)
+    return trio.run(_serve, orders, Link(link), listeners, lines)
 
 
-async def _serve(orders: Orders, link: Link, sockets: list[socket.socket]) -> int:
+async def _serve(
+    orders: Orders, link: Link, sockets: list[socket.socket], lines: logs.Lines
+) -> int:
     stopping = trio.Event()
     async with trio.open_nursery() as nursery:
         try:
             await nursery.start(link.run)
         except LinkLost:
             return WRITER_GONE
-        nursery.start_soon(_watch, stopping, link)
-        nursery.start_soon(_listen_to_signals, stopping)
+        nursery.start_soon(lines.gather)
         reports = Reports(link.note)
         nursery.start_soon(_report, reports)
-        app = BrokerApp(FarEngine(link, orders.served, reports.send), orders.settings)
-        app.count_into(ReportedTraffic(reports), ReportedChecks(reports))
+        writer = FarEngine(link, orders.served, reports.send)
+        app = BrokerApp(writer, orders.settings)
+        app.rpc.count_into(ReportedTraffic(reports), ReportedChecks(reports))
+        nursery.start_soon(_watch, stopping, app, link)
+        nursery.start_soon(_listen_to_signals, stopping, app)
+        await nursery.start(writer.listen)
         cut = await _open_doors(app, link, sockets, stopping)
         is_orphan = link.lost.is_set()
         if not is_orphan:
@@ -77,8 +81,13 @@ async def _open_doors(
     app: BrokerApp, link: Link, sockets: list[socket.socket], stopping: trio.Event
 ) -> int:
     listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in sockets]
-    return await serve_door(
-        app, listeners, limits=DoorLimits(), stopping=stopping, task_status=_Ready(link)
+    cert, key = app.settings.tls_cert, app.settings.tls_key
+    return await hosting.host(
+        app,
+        listeners,
+        tls=tls.server_context(cert, key) if cert else None,
+        stopping=stopping,
+        task_status=cast("trio.TaskStatus[hosting.Base]", _Ready(link)),
     )
 
 
@@ -90,19 +99,21 @@ class _Ready:
     def __init__(self, link: Link) -> None:
         self._link = link
 
-    def started(self, _: Door | None = None) -> None:
+    def started(self, _: hosting.Base | None = None) -> None:
         self._link.note(READY, None)
 
 
-async def _watch(stopping: trio.Event, link: Link) -> None:
+async def _watch(stopping: trio.Event, app: BrokerApp, link: Link) -> None:
     await link.lost.wait()
     stopping.set()
+    app.rpc.visit.end()
 
 
-async def _listen_to_signals(stopping: trio.Event) -> None:
+async def _listen_to_signals(stopping: trio.Event, app: BrokerApp) -> None:
     with trio.open_signal_receiver(signal.SIGTERM) as signals:
         async for _ in signals:
             stopping.set()
+            app.rpc.visit.end()
 
 
 async def _report(reports: Reports) -> None:

@@ -3,46 +3,57 @@
 Called by the command line with checked settings; owns signals and the exit code. The order is the
 contract's: the file before the port, the ready line only after the bind (spec/tools.md 1.3, 5.1).
 The first SIGTERM or SIGINT closes the listeners, answers every long poll with an empty list and
-lets running requests finish within the grace period; a second one ends at once.
+lets running requests finish within the grace period; a second one ends at once. Serving itself is
+`hosting.py`, which `q.serve` shares.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 import signal
+import ssl
 import sys
 from collections.abc import Sequence
-from typing import Final
 
 import trio
 
+from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import limits
-from mqlite_actor.contract.errors import InvalidArgument, MqliteError, OpenError, Unsupported
+from mqlite_actor.contract.errors import InvalidArgument, MqliteError, Unsupported
+from mqlite_actor.engine.diagnostics import (
+    BROKER,
+    STARTED,
+    STOPPED,
+    DiagnosticsLog,
+    Trouble,
+    open_log,
+)
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.sweeper import Retention
 from mqlite_actor.sdk.address import StoreKind, masked, parse_store
 from mqlite_actor.version import __version__
-from mqlite_broker import logs
+from mqlite_broker import descriptors, hosting, logs, tls, tokens
 from mqlite_broker.app import BrokerApp
-from mqlite_broker.door import Door, DoorLimits, serve_door
 from mqlite_broker.link_socket import link_listener, serve_local
 from mqlite_broker.settings import Settings
 from mqlite_broker.tally import Sums
+from mqlite_broker.tokens import Tokens
 from mqlite_broker.workers import Workers
 
 _log = logging.getLogger("mqlite.broker")
 
-FORCED: Final = 130
+Listeners = Sequence[trio.SocketListener]
+
+FORCED = 130
 """Exit code after a second signal."""
 
 
 def run(settings: Settings) -> int:
     """Serve until a signal; the exit code: 0 stopped in order, 1 refused or cut, 130 forced."""
-    logs.set_up(settings.log_level, settings.log_format)
+    lines = logs.set_up(settings.log_level, settings.log_format)
     try:
-        return trio.run(_serve, settings)
+        return trio.run(_serve, settings, lines)
     except (MqliteError, OSError) as error:
         reason = error.message if isinstance(error, MqliteError) else str(error)
         line = logs.printable(reason)
@@ -61,33 +72,19 @@ class _Stopping:
         self.failure: MqliteError | None = None
 
 
-async def _serve(settings: Settings) -> int:
-    options = EngineOptions(
-        synchronous=settings.synchronous,
-        message_bytes_max=settings.message_bytes_max,
-        room_seconds=limits.MAILBOX_WAIT_SECONDS,
-        inline=True,
-        retention=Retention(
-            settings.dlq_max_age_ms, settings.dlq_max_count, settings.dlq_max_bytes
-        ),
-    )
+async def _serve(settings: Settings, lines: logs.Lines) -> int:
     location = _store(settings.db)
+    context = tls.server_context(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
+    diagnostics = _diagnostics(settings)
+    settings = descriptors.make_room(settings)
     for warning in settings.warnings:
         _log.warning("%s", warning)
     stopping = _Stopping()
-    async with open_engine(location, options) as engine:
+    async with open_engine(location, _options(settings, diagnostics)) as engine:
         _announce(settings, location)
-        with link_listener(settings.link_socket) as links:
-            listeners = await _bind(settings)
-            sums = Sums()
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_watch_signals, stopping, engine, nursery.cancel_scope)
-                async with trio.open_nursery() as serving:
-                    serving.start_soon(serve_local, links, engine, sums, stopping.asked)
-                    serve = _serve_workers if settings.workers else _serve_door
-                    cut = await serve(engine, settings, listeners, sums, stopping)
-                    stopping.asked.set()
-                nursery.cancel_scope.cancel()
+        cut = await _host(engine, settings, context, stopping, lines)
+    if diagnostics is not None:
+        _note(diagnostics, STOPPED, "forced" if stopping.forced else "")
     if stopping.failure is not None:
         raise stopping.failure
     if stopping.forced:
@@ -96,51 +93,75 @@ async def _serve(settings: Settings) -> int:
     return 1 if cut else 0
 
 
-async def _serve_workers(
+async def _host(
     engine: Engine,
     settings: Settings,
-    listeners: Sequence[trio.SocketListener],
-    sums: Sums,
+    context: ssl.SSLContext | None,
+    stopping: _Stopping,
+    lines: logs.Lines,
+) -> int:
+    """Serve from the bind to the last answer; how many requests were cut."""
+    with link_listener(settings.link_socket) as links:
+        listeners = await hosting.bind(settings)
+        if settings.token_file:
+            tokens.keep(Tokens(settings.tokens, is_generated=True, file=settings.token_file))
+        sums = Sums()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lines.gather)
+            async with trio.open_nursery() as serving:
+                serving.start_soon(serve_local, links, engine, sums, stopping.asked)
+                everything = nursery.cancel_scope
+                if settings.workers:
+                    nursery.start_soon(_watch_signals, stopping, engine, everything)
+                    cut = await _by_workers(engine, settings, listeners, sums, stopping)
+                else:
+                    app = BrokerApp(engine, settings)
+                    app.rpc.count_into(sums.traffic, sums.checks)
+                    nursery.start_soon(_watch_signals, stopping, engine, everything, app)
+                    cut = await _by_itself(app, listeners, context, stopping)
+                stopping.asked.set()
+            nursery.cancel_scope.cancel()
+    return cut
+
+
+async def _by_itself(
+    app: BrokerApp,
+    listeners: Listeners,
+    context: ssl.SSLContext | None,
     stopping: _Stopping,
 ) -> int:
-    port = _port(listeners)
+    cut = 0
+    async with trio.open_nursery() as nursery:
+
+        async def host(task_status: trio.TaskStatus[hosting.Base]) -> None:
+            nonlocal cut
+            cut = await hosting.host(
+                app, listeners, tls=context, stopping=stopping.asked, task_status=task_status
+            )
+
+        _announce_ready(app.settings, await nursery.start(host))
+    return cut
+
+
+async def _by_workers(
+    engine: Engine, settings: Settings, listeners: Listeners, sums: Sums, stopping: _Stopping
+) -> int:
+    base = hosting.base_of(settings, listeners, "https" if settings.tls_cert else "http")
     workers = Workers(engine, settings, listeners, sums=sums, stopping=stopping.asked)
     async with trio.open_nursery() as nursery:
         await nursery.start(workers.run, settings.workers)
         if workers.failure is None:
-            _announce_ready(settings, port)
+            _announce_ready(settings, base)
     stopping.failure = workers.failure
     return workers.cut
 
 
-async def _serve_door(
-    engine: Engine,
-    settings: Settings,
-    listeners: Sequence[trio.SocketListener],
-    sums: Sums,
+async def _watch_signals(
     stopping: _Stopping,
-) -> int:
-    app = BrokerApp(engine, settings)
-    app.count_into(sums.traffic, sums.checks)
-    cut = 0
-    async with trio.open_nursery() as nursery:
-
-        async def door(task_status: trio.TaskStatus[Door]) -> None:
-            nonlocal cut
-            cut = await serve_door(
-                app,
-                listeners,
-                limits=DoorLimits(),
-                stopping=stopping.asked,
-                task_status=task_status,
-            )
-
-        await nursery.start(door)
-        _announce_ready(settings, _port(listeners))
-    return cut
-
-
-async def _watch_signals(stopping: _Stopping, engine: Engine, everything: trio.CancelScope) -> None:
+    engine: Engine,
+    everything: trio.CancelScope,
+    app: BrokerApp | None = None,
+) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for number in signals:
             name = signal.Signals(number).name
@@ -151,10 +172,25 @@ async def _watch_signals(stopping: _Stopping, engine: Engine, everything: trio.C
                 return
             logs.line(_log, logging.INFO, "stopping", ("signal", name))
             stopping.asked.set()
-            engine.stop_waiting()
+            engine.stop_waiting()  # paced redrives and purges end too (ruling R25)
+            if app is not None:
+                app.rpc.visit.end()
 
 
 # -- opening ---------------------------------------------------------------------------------------
+
+
+def _options(settings: Settings, diagnostics: DiagnosticsLog | None) -> EngineOptions:
+    return EngineOptions(
+        synchronous=settings.synchronous,
+        message_bytes_max=settings.message_bytes_max,
+        room_seconds=limits.MAILBOX_WAIT_SECONDS,
+        inline=True,
+        retention=Retention(
+            settings.dlq_max_age_ms, settings.dlq_max_count, settings.dlq_max_bytes
+        ),
+        diagnostics=diagnostics,
+    )
 
 
 def _store(text: str) -> str:
@@ -164,15 +200,19 @@ def _store(text: str) -> str:
     return ":memory:" if store.kind is StoreKind.MEMORY else f"file:{store.location}"
 
 
-async def _bind(settings: Settings) -> list[trio.SocketListener]:
+def _diagnostics(settings: Settings) -> DiagnosticsLog | None:
+    if not settings.diagnostics_dir:
+        return None
     try:
-        return await trio.open_tcp_listeners(settings.port, host=settings.host or None)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise OpenError(
-                f"{settings.address} is in use by another program; stop it or choose another --addr"
-            ) from error
-        raise InvalidArgument(f"cannot listen on {settings.address}: {error.strerror}") from error
+        log = open_log(settings.diagnostics_dir)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"MQLITE_DIAGNOSTICS_DIR: {error.message}") from error
+    _note(log, STARTED, __version__)
+    return log
+
+
+def _note(log: DiagnosticsLog, code: str, detail: str) -> None:
+    log.report(Trouble(at_ms=SystemClock().now_ms(), task=BROKER, code=code, detail=detail))
 
 
 # -- what the start says ---------------------------------------------------------------------------
@@ -192,24 +232,17 @@ def _announce(settings: Settings, location: str) -> None:
     if settings.tokens is None:
         reach = "this machine" if settings.is_loopback else "anyone on the network"
         _log.warning("authentication is off: open to %s", reach)
+    elif settings.token_file:
+        logs.line(_log, logging.INFO, "administrator token kept", ("file", settings.token_file))
     elif settings.is_token_generated:
         token = settings.tokens[0]
         logs.line(_log, logging.INFO, "generated an administrator token", ("token", token))
     else:
-        number = len(settings.tokens)
-        logs.line(_log, logging.INFO, "administrator tokens from MQLITE_TOKENS", ("n", number))
+        logs.line(_log, logging.INFO, "administrator tokens given", ("n", len(settings.tokens)))
     logs.line(_log, logging.INFO, "cross-origin requests", ("cors", settings.cors or "off"))
 
 
-def _port(listeners: Sequence[trio.SocketListener]) -> int:
-    port: int = listeners[0].socket.getsockname()[1]
-    return port
-
-
-def _announce_ready(settings: Settings, port: int) -> None:
-    everywhere = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, not bound
-    host = "127.0.0.1" if settings.host in everywhere else settings.host
-    base = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _announce_ready(settings: Settings, base: hosting.Base) -> None:
     credential = "-H 'Authorization: Bearer TOKEN' " if settings.tokens else ""
-    logs.line(_log, logging.INFO, "ready", ("url", base))
-    _log.info("try: curl %s-X POST %s/mqlite.v1.AdminService/ListQueues", credential, base)
+    logs.line(_log, logging.INFO, "ready", ("url", base.url))
+    _log.info("try: curl %s-X POST %s/mqlite.v1.AdminService/ListQueues", credential, base.url)

@@ -69,7 +69,9 @@ class Workers:
         served = [call.name for call in CALLS if call.request in engine.served]
         self._engine = engine
         self._listeners = listeners
-        self._orders = msgspec.msgpack.encode(Orders(settings, served))
+        share = -(-settings.connections_max // max(1, settings.workers))
+        each = msgspec.structs.replace(settings, connections_max=share)
+        self._orders = msgspec.msgpack.encode(Orders(each, served))
         self._processes: dict[int, trio.Process] = {}
         self._stopping = stopping
         self._sums = sums

@@ -164,6 +164,7 @@ KINDS: Final = (
     HandleKind("embedded", _embedded, drives_clock=True),
     HandleKind("link", _link, drives_clock=True),
     HandleKind("http", _http, broker="broker"),
+    HandleKind("hypercorn", _http, broker="broker_without_lane"),
     HandleKind("worker", _http, broker="broker_of_one_worker"),
     HandleKind("workers", _http, broker="broker_of_two_workers"),
 )

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from mqlite_broker.settings import read_settings
 from mqlite_broker.tally import Sums
 from mqlite_broker.workers import Workers
 from tests.conformance.audit import audit_file
-from tests.services.broker_process import BEARER, BrokerProcess, started
+from tests.services.broker_process import BEARER, MOMENT_SECONDS, BrokerProcess, started
 from tests.services.broker_scene import path, raw
 from tests.services.door_client import PATIENCE, Client
 from tests.services.test_broker_serve import stalled
@@ -233,6 +234,35 @@ async def test_a_dead_writer_ends_its_workers(tmp_path: Path) -> None:
         again.stop()
 
 
+async def ready(client: Client, status: int) -> bytes:
+    """The body of /readyz once it has this status."""
+    while True:
+        with trio.fail_after(PATIENCE):
+            answer = await client.ask(raw("/readyz", method="GET", fields=()))
+        if answer.status == status:
+            return answer.body
+        await trio.to_thread.run_sync(threading.Event().wait, MOMENT_SECONDS)
+
+
+async def test_every_worker_tells_whether_the_writer_can_work(tmp_path: Path) -> None:
+    with started(tmp_path, "--workers", "2") as broker:
+        assert broker.url
+        first, second = pids(broker)
+        async with connected(broker, first) as one, connected(broker, second) as other:
+            clients = (one, other)
+            for client in clients:
+                assert await ready(client, 200) == b"ready"
+            broker.signal(signal.SIGSTOP)
+            with trio.fail_after(PATIENCE):
+                for client in clients:
+                    assert b"the writer does not answer" in await ready(client, 503)
+            broker.signal(signal.SIGCONT)
+            with trio.fail_after(PATIENCE):
+                for client in clients:
+                    assert await ready(client, 200) == b"ready"
+        broker.stop()
+
+
 async def test_a_stop_answers_the_polls_of_every_worker(tmp_path: Path) -> None:
     with started(tmp_path, "--workers", "2") as broker:
         assert broker.url
@@ -250,9 +280,7 @@ async def test_a_second_signal_ends_the_workers_at_once(tmp_path: Path) -> None:
     with started(tmp_path, "--workers", "2") as broker:
         assert broker.url
         async with await stalled(broker):
-            broker.signal(signal.SIGTERM)
-            broker.err.first("stopping signal")
-            broker.signal(signal.SIGINT)
+            broker.signal(signal.SIGTERM, signal.SIGINT)
             assert broker.ended() == 130
         assert not any(is_running(pid) for pid in pids(broker))
 
