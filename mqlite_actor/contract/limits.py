@@ -229,6 +229,56 @@ IDLE_SECONDS: Final = 120.0
 GRACE_SECONDS: Final = 2.0
 """After SIGTERM, what is still unanswered after this is cut (ruling R25)."""
 
+# -- the link (design.md 4, rulings R7, R42 and R47) -----------------------------------------------
+
+LINK_ITEMS_BYTES: Final = 256 * KIB
+"""Small items gather in one frame up to this; a larger item goes alone."""
+
+LINK_ITEMS_MAX: Final = 65_535
+"""Items in one frame: what a two-byte array header can say."""
+
+LINK_ASK_BYTES_MAX: Final = REQUEST_BYTES_MAX + 64 * KIB
+"""A frame towards the engine: the largest request, and room for what stands around it."""
+
+LINK_REPLY_BYTES_MAX: Final = 4 * REQUEST_BYTES_MAX
+"""A frame from the engine: a full page of bodies, one more message, and metadata that was itself
+received in requests."""
+
+LINK_CALLS_MAX: Final = 20_000
+"""Calls in flight on one link, and claims that its peer has not confirmed: twice what the mailbox
+takes."""
+
+LINK_ASKS_BYTES_MAX: Final = 64 * MIB
+"""Requests in flight on one link; while there are more, it is not read: half of the mailbox."""
+
+LINK_UNSENT_BYTES: Final = 8 * MIB
+"""While more than this waits to be written, nothing new is read or asked."""
+
+LINK_OWED_BYTES_MAX: Final = 256 * MIB
+"""Replies that wait for a peer before it is cut: several full pages at once are honest, more is
+somebody who asks and does not read."""
+
+LINK_STALL_SECONDS: Final = 10.0
+"""A peer that takes nothing for so long is cut; a live one on the same machine needs
+microseconds."""
+
+LINK_HELLO_SECONDS: Final = 10.0
+"""From connecting to the other side's first frame."""
+
+LINK_CANCEL_SECONDS: Final = 10.0
+"""How long a cancelled call waits to learn whether it had run: one group, one sync, and a foreign
+lock of BUSY_MS."""
+
+LINK_WAIT_SECONDS: Final = 5.0
+"""How long a call waits for a lost link to come back: a restart of the broker takes a second."""
+
+LINK_RETRY_SECONDS: Final = 0.05
+LINK_RETRY_SECONDS_MAX: Final = 2.0
+"""Between two attempts to connect, doubled each time."""
+
+LINKS_MAX: Final = 256
+"""Programs linked to one engine; more wait to be accepted. Each may hold LINK_OWED_BYTES_MAX."""
+
 assert RECEIVE_MESSAGES_MAX <= RENEW_BATCH_MAX, "one renewal must cover one receive"
 assert MESSAGE_BYTES_DEFAULT < PAGE_BYTES_MAX <= REQUEST_BYTES_MAX
 assert GROUP_BYTES_MAX <= MAILBOX_BYTES_MAX and GROUP_COMMANDS_MAX <= MAILBOX_COMMANDS_MAX
@@ -236,3 +286,5 @@ assert REQUEST_BYTES_MAX <= MAILBOX_BYTES_MAX, "the largest legal request must f
 assert LOG_WAIT_MS < READ_BUSY_MS < READ_SECONDS * 1000, "a wait is part of what it waits for"
 assert READERS_MAX * READER_CACHE_KIB <= CACHE_KIB, "looking must not cost more than writing"
 assert DURATION_MS_MAX + INSTANT_MS_MAX < INT64_MAX, "an instant plus a duration must not overflow"
+assert LINK_ASK_BYTES_MAX < LINK_ASKS_BYTES_MAX <= MAILBOX_BYTES_MAX
+assert LINK_REPLY_BYTES_MAX < LINK_OWED_BYTES_MAX and BUSY_MS / 1000 < LINK_CANCEL_SECONDS

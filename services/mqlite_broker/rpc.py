@@ -34,10 +34,10 @@ from mqlite_actor.contract.errors import (
 )
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
-from mqlite_actor.engine.engine import Engine
 from mqlite_broker import metrics, pages
 from mqlite_broker.access_log import Entry
 from mqlite_broker.auth import Access, Authenticator, check_origin
+from mqlite_broker.engines import AnyEngine
 from mqlite_broker.settings import Settings
 from mqlite_broker.traffic import Traffic
 from mqlite_broker.visit import Visit
@@ -109,7 +109,7 @@ class Envelope(msgspec.Struct, frozen=True):
 class Rpc:
     """One broker's answers. `served`: the calls that the engine answers, in the card's order."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: AnyEngine, settings: Settings) -> None:
         self.engine = engine
         self.visit = Visit(engine)
         self.authenticator = Authenticator(
@@ -139,6 +139,11 @@ class Rpc:
             wire.StatusResponse: self._finish_status,
             ObserveResponse: self._finish_observe,
         }
+
+    def count_into(self, traffic: Traffic, checks: dict[str, int]) -> None:
+        """Count requests and credential checks there from now on; before the first one only."""
+        self.traffic = traffic
+        self.authenticator.counts = checks
 
     # -- the frame around every request ------------------------------------------------------------
 
@@ -264,7 +269,9 @@ class Rpc:
         return msgspec.structs.replace(reply, auth=is_auth_on, version=self._version)
 
     def _finish_observe(self, reply: ObserveResponse, access: Access) -> ObserveResponse:
-        http = self.traffic.shown(self.authenticator.counts.items())
+        http = reply.http
+        if http.state == "not_applicable":  # else the writer's process has summed all doors
+            http = self.traffic.shown(self.authenticator.counts.items())
         return msgspec.structs.replace(reply, access=access.word, http=http)
 
     async def _hand_back(
