@@ -18,12 +18,13 @@ from typing import Any, Final, TypeVar, cast
 import trio
 
 from mqlite_actor.clock import Clock, SystemClock
-from mqlite_actor.contract import limits, wire
+from mqlite_actor.contract import ext, limits, wire
 from mqlite_actor.contract.errors import Closed, InvalidArgument, Unsupported
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
 from mqlite_actor.engine import admission, commands, outbox
 from mqlite_actor.engine.actor import Actor
+from mqlite_actor.engine.backups import Backups
 from mqlite_actor.engine.chores import Chores
 from mqlite_actor.engine.filtering import Filtering
 from mqlite_actor.engine.group import GroupResult, run_at_once, run_group
@@ -36,6 +37,7 @@ from mqlite_actor.engine.sweeper import Health, Retention, Sweeper
 from mqlite_actor.semantics import keys
 from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
 from mqlite_actor.semantics.routing import Undecided
+from mqlite_actor.semantics.send import Sending
 from mqlite_actor.semantics.settle import parse_token
 from mqlite_actor.storage.schema import WIRE_SCHEMA_VERSION
 from mqlite_actor.storage.sqlite import SqliteStore
@@ -58,6 +60,8 @@ class EngineOptions:
     message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT
     clock: Clock = field(default_factory=SystemClock)
     background: bool = True
+    backup_folder: str | None = None
+    """Where Backup may write: in this folder and below; "": that of the store; None: anywhere."""
     create: bool = True
     retention: Retention = field(default_factory=Retention)
     room_seconds: float = math.inf
@@ -84,6 +88,9 @@ class Engine:
         self._sweeper = Sweeper(self._submit, options.clock, options.retention)
         self._chores = Chores(self._submit, options.clock)
         self._filtering = Filtering(self._submit, options.clock)
+        backups = Backups(
+            store, self._submit, options.clock, self._chores.ending, options.backup_folder
+        )
         truncate = partial(self._submit, commands.TruncateLog())
         self._keeper = Keeper(store, truncate, self._chores.reclaim, options.clock)
         self._observer = Observer(store, self._actor, self._submit, options.clock, self._health())
@@ -97,6 +104,10 @@ class Engine:
             wire.ReceiveRequest: self._receive,
             wire.RedriveRequest: self._chores.redrive,
             wire.PurgeRequest: self._chores.purge,
+            ext.BackupRequest: backups.backup,
+            ext.RedriveSelectedRequest: self._chores.redrive_selected,
+            ext.PurgeActiveRequest: self._chores.purge_active,
+            ext.DeleteSubscriptionRequest: self._chores.delete_subscription,
             ObserveRequest: self._observe,
         }
 
@@ -132,7 +143,7 @@ class Engine:
             raise Unsupported(f"this engine has no operation for {type(request).__name__}")
         reply = await self._submit(request)
         if isinstance(reply, Undecided):
-            reply = await self._filtering.send(cast("wire.SendRequest", request), reply)
+            reply = await self._filtering.send(cast("Sending", request), reply)
         return cast("R", reply)
 
     async def hold(self, seconds: float = limits.TX_SECONDS) -> Hold:

@@ -109,7 +109,9 @@ class BrokerApp(DoorApp):
             if path == "*":  # of the server as a whole: no page asks that
                 return _plain(b"", HTTPStatus.OK, "")
             return self._with_cors(_plain(b"", HTTPStatus.NO_CONTENT, "", PREFLIGHT))
-        entry = Entry(path.removeprefix(PREFIX), trio.current_time())
+        call = self._calls.get(path)
+        name = path.removeprefix(PREFIX) if call is None else call.name
+        entry = Entry(name, call, trio.current_time())
         try:
             response = await self._serve(current, path, entry)
         except MqliteError as error:
@@ -131,9 +133,8 @@ class BrokerApp(DoorApp):
     def _note(self, entry: Entry, status: int) -> None:
         """Count and log a finished request."""
         ended = trio.current_time()
-        call = entry.call or self._calls.get(PREFIX + entry.name)
-        if call is not None:
-            self.traffic.count(call.name, entry.code or "ok", status, ended - entry.started)
+        if entry.call is not None:
+            self.traffic.count(entry.call.name, entry.code or "ok", status, ended - entry.started)
         entry.write(status, ended)
 
     async def _serve(self, current: Request, path: str, entry: Entry) -> Response:
@@ -147,13 +148,11 @@ class BrokerApp(DoorApp):
         access = await self.authenticator.access(current.headers.getlist("Authorization"))
         if path == METRICS and self.settings.has_metrics:
             return await self._metrics(access)
-        call = self._calls.get(path)
-        if call is None:
+        if entry.call is None:
             raise NotFound(f"no such path: {path[:PATH_CHARACTERS]}")
-        return await self._call(call, access, current, entry)
+        return await self._call(entry.call, access, current, entry)
 
     async def _call(self, call: Call, access: Access, current: Request, entry: Entry) -> Response:
-        entry.call = call
         self._need(access, call.right)
         if current.method != "POST":
             raise Unimplemented("POST required")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from mqlite_actor.contract.calls import Call
+from mqlite_actor.contract.calls import PREFIX, Call
 from mqlite_actor.version import __version__
 
 HEALTH = b"ok"
@@ -31,7 +31,7 @@ class Card(msgspec.Struct, frozen=True):
 
 
 def card(calls: Iterable[Call], *, is_auth_on: bool, has_metrics: bool, docs_url: str) -> bytes:
-    """`GET /`: what this is and which calls it serves."""
+    """`GET /`: what this is and which calls of the contract it serves; never our own (R8)."""
     found = Card(
         name="mqlite",
         description="Durable message queue in one SQLite file, served over HTTP",
@@ -39,7 +39,7 @@ def card(calls: Iterable[Call], *, is_auth_on: bool, has_metrics: bool, docs_url
         status="ok",
         auth="bearer" if is_auth_on else "none",
         docs=docs_url,
-        endpoints=[call.path for call in calls],
+        endpoints=[call.path for call in calls if call.prefix == PREFIX],
         health="/healthz",
         metrics="/metrics" if has_metrics else msgspec.UNSET,
     )

@@ -66,6 +66,8 @@ async def _serve(settings: Settings) -> int:
         retention=Retention(
             settings.dlq_max_age_ms, settings.dlq_max_count, settings.dlq_max_bytes
         ),
+        # Whoever may manage queues must not write wherever this process may.
+        backup_folder=settings.backup_dir,
     )
     location = _store(settings.db)
     for warning in settings.warnings:

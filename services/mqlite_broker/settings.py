@@ -26,6 +26,7 @@ VARIABLES: Final = (
     "MQLITE_MONITOR_TOKENS", "MQLITE_METRICS",
     "MQLITE_DLQ_RETENTION", "MQLITE_DLQ_MAX_AGE", "MQLITE_DLQ_MAX_COUNT", "MQLITE_DLQ_MAX_BYTES",
     "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL",
+    "MQLITE_BACKUP_DIR",
 )  # fmt: skip
 """What `serve` reads."""
 
@@ -62,6 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str
     log_format: str
     docs_url: str
+    backup_dir: str  # "" for the folder of the database
     dlq_max_age_ms: int  # 0: unbounded, as for the two below
     dlq_max_count: int
     dlq_max_bytes: int
@@ -108,6 +110,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         log_level=_word(environ, "MQLITE_LOG_LEVEL", LEVELS, "info"),
         log_format=_word(environ, "MQLITE_LOG_FORMAT", FORMATS, "text"),
         **_retention(environ, warnings),
+        backup_dir=_get(environ, "MQLITE_BACKUP_DIR"),
         docs_url=_get(environ, "MQLITE_DOCS_URL") or "urn:mqlite-actor:docs",
         insecure_allow_remote=insecure,
         warnings=tuple(warnings),
