@@ -109,7 +109,9 @@ async def test_bad_bounds_and_unknown_queues_are_refused(handle: Handle, queue: 
     with pytest.raises(NotFound):
         await handle.purge_active(queue, expected_count=0)
     await asking.make(handle, queue)
-    for field in ("max", "older_than_ms"):
-        request = ext.PurgeActiveRequest(queue, expected_count=0, **{field: -1})  # type: ignore[arg-type]  # one of two integers
+    for field, request in {
+        "max": ext.PurgeActiveRequest(queue, expected_count=0, max=-1),
+        "older_than_ms": ext.PurgeActiveRequest(queue, expected_count=0, older_than_ms=-1),
+    }.items():
         with pytest.raises(InvalidArgument, match=field):
             await handle.call(request)

@@ -3,6 +3,7 @@ a lease."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ async def count(engine: Engine) -> int:
     return (await asking.stats(engine, "q")).total
 
 
-def before_chunk(engine: Engine, chunk: type[Any], number: int, do: Any) -> None:  # noqa: ANN401  # any function
+def before_chunk(engine: Engine, chunk: type[Any], number: int, do: Callable[[], object]) -> None:
     """Have something done in the writer's thread right before this chunk of a chore."""
     operation = engine._table[chunk]
     chunks = 0
