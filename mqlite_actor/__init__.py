@@ -31,6 +31,9 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from mqlite_actor.contract.wire import Message, QueueInfo, StatsResponse, StatusResponse
+    from mqlite_actor.sdk.blocking import SyncHandle, SyncReceivedMessage
+    from mqlite_actor.sdk.blocking_embedded import SyncEmbedded, open_embedded_sync
+    from mqlite_actor.sdk.connect import connect, connect_sync
     from mqlite_actor.sdk.embedded import Embedded, open_embedded, run_embedded
     from mqlite_actor.sdk.handle import Handle
     from mqlite_actor.sdk.message import ReceivedMessage
@@ -44,6 +47,9 @@ _HOMES = {
         "StorageFull", "TxTimeout", "Unauthenticated", "Unavailable", "Unsupported",
     ),
     "mqlite_actor.contract.wire": ("Message", "QueueInfo", "StatsResponse", "StatusResponse"),
+    "mqlite_actor.sdk.blocking": ("SyncHandle", "SyncReceivedMessage"),
+    "mqlite_actor.sdk.blocking_embedded": ("SyncEmbedded", "open_embedded_sync"),
+    "mqlite_actor.sdk.connect": ("connect", "connect_sync"),
     "mqlite_actor.sdk.embedded": ("Embedded", "open_embedded", "run_embedded"),
     "mqlite_actor.sdk.handle": ("Handle",),
     "mqlite_actor.sdk.message": ("ReceivedMessage",),
@@ -75,6 +81,9 @@ __all__ = [
     "StatusResponse",
     "StorageFailed",
     "StorageFull",
+    "SyncEmbedded",
+    "SyncHandle",
+    "SyncReceivedMessage",
     "SyncTx",
     "Tx",
     "TxTimeout",
@@ -82,7 +91,10 @@ __all__ = [
     "Unavailable",
     "Unsupported",
     "__version__",
+    "connect",
+    "connect_sync",
     "open_embedded",
+    "open_embedded_sync",
     "run_embedded",
 ]
 

@@ -10,19 +10,31 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from importlib import import_module
 from typing import Literal, TypeVar
 
+from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import InvalidArgument, NotFound, PermissionDenied
+from mqlite_actor.contract.errors import (
+    InvalidArgument,
+    LockLost,
+    NotFound,
+    PermissionDenied,
+    Unavailable,
+)
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.contract.words import State
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration, bound_to_ms, duration_to_ms, wait_to_ms
-from mqlite_actor.sdk.message import ReceivedMessage
+from mqlite_actor.sdk.message import Received, ReceivedMessage
 from mqlite_actor.sdk.requests import Body
 
 R = TypeVar("R")
+
+READY_PAUSE_SECONDS = 0.1
+"""Between two looks at a broker that is starting, which takes some tenths of a second."""
 
 
 class Handle(ABC):
@@ -37,6 +49,42 @@ class Handle(ABC):
     @abstractmethod
     async def call(self, request: wire.Request[R]) -> R:
         """Send any request of the contract and return its response."""
+
+    def now_ms(self) -> int:
+        """The engine's wall clock, as far as it is known here: what its deadlines are measured
+        by."""
+        return SystemClock().now_ms()
+
+    async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
+        """Return claims that nobody has seen, as if they had not been delivered.
+
+        Where the other side cannot do that, they are abandoned, which counts as a delivery.
+        """
+        for message in messages:
+            request = wire.AbandonRequest(
+                queue=queue, seq_number=message.seq_number, lock_token=message.lock_token
+            )
+            with suppress(LockLost):
+                await self.call(request)
+
+    async def wait_ready(self, *, seconds: Duration = 30) -> wire.StatusResponse:
+        """Wait until the engine answers; its status. For programs that start beside their broker.
+
+        Raises Unavailable when `seconds` are over; everything but Unavailable at once.
+        """
+        clock = SystemClock()
+        until = clock.monotonic() + duration_to_ms(seconds, field="seconds") / 1000
+        while True:
+            try:
+                return await self.status()
+            except Unavailable:
+                if clock.monotonic() >= until:
+                    raise
+            await self.pause(READY_PAUSE_SECONDS)
+
+    async def pause(self, seconds: float) -> None:
+        """Let time pass, the way this handle's kind of program does."""
+        await import_module("anyio").sleep(seconds)
 
     # -- queues ------------------------------------------------------------------------------------
 
@@ -274,7 +322,7 @@ class Handle(ABC):
         """A message in hand rebuilt from its lease, to settle it; asks nobody."""
         return ReceivedMessage(self, queue, Message(seq_number=seq_number, lock_token=lock_token))
 
-    async def complete_batch(self, messages: Iterable[ReceivedMessage]) -> list[bool]:
+    async def complete_batch(self, messages: Iterable[Received]) -> list[bool]:
         """Complete messages of one queue in one transaction; which of them were, in order."""
         queue, items = _leases(messages)
         if not items:
@@ -282,7 +330,7 @@ class Handle(ABC):
         reply = await self.call(wire.CompleteBatchRequest(queue=queue, messages=items))
         return [result.ok for result in reply.results]
 
-    async def renew_batch(self, messages: Iterable[ReceivedMessage]) -> list[bool]:
+    async def renew_batch(self, messages: Iterable[Received]) -> list[bool]:
         """Extend the leases of up to 512 messages of one queue; which of them are, in order."""
         queue, items = _leases(messages)
         if not items:
@@ -301,7 +349,7 @@ def _not_negative(value: int, field: str) -> int:
     return value
 
 
-def _leases(messages: Iterable[ReceivedMessage]) -> tuple[str, list[wire.SettleItem]]:
+def _leases(messages: Iterable[Received]) -> tuple[str, list[wire.SettleItem]]:
     batch = list(messages)
     queues = {message.queue for message in batch}
     if len(queues) > 1:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
@@ -18,10 +18,12 @@ from mqlite_actor.sdk.durations import Duration, duration_to_ms
 from mqlite_actor.sdk.instants import to_ms
 
 if TYPE_CHECKING:
-    from mqlite_actor.sdk.message import ReceivedMessage
+    from mqlite_actor.sdk.message import Received
 
 Body = bytes | str
 """A payload; text is sent as UTF-8."""
+
+JSON_TYPE = "application/json"
 
 TEXTS = frozenset(
     {"message_id", "group_id", "correlation_id", "reply_to", "subject", "content_type"}
@@ -66,6 +68,22 @@ def payload(body: Body) -> bytes:
     raise InvalidArgument(f"body: give bytes or str, not {type(body).__name__}")
 
 
+def as_json(value: object) -> bytes:
+    """A value as a JSON payload; InvalidArgument if JSON cannot hold it."""
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidArgument(f"body: JSON cannot hold it: {error}") from error
+
+
+def from_json(body: bytes, kind: Any) -> Any:  # noqa: ANN401  # any type that msgspec knows
+    """A JSON payload as a value of this type; InvalidArgument names the place that does not fit."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidArgument(f"body: {error}") from error
+
+
 def send(
     queue: str, messages: list[Message], *, ttl: Duration | None, at: datetime | None
 ) -> wire.SendRequest:
@@ -89,7 +107,7 @@ def refuse_conflicts(numbers: list[int]) -> None:
         )
 
 
-def lease(received: ReceivedMessage) -> Lease:
+def lease(received: Received) -> Lease:
     """What names the lease of a message in hand."""
     return {
         "queue": received.queue,
@@ -98,18 +116,18 @@ def lease(received: ReceivedMessage) -> Lease:
     }
 
 
-def complete(received: ReceivedMessage) -> wire.CompleteRequest:
+def complete(received: Received) -> wire.CompleteRequest:
     """Remove it."""
     return wire.CompleteRequest(**lease(received))
 
 
-def abandon(received: ReceivedMessage, *, delay: Duration = 0) -> wire.AbandonRequest:
+def abandon(received: Received, *, delay: Duration = 0) -> wire.AbandonRequest:
     """Give it back."""
     delay_ms = duration_to_ms(delay, field="delay", is_zero_allowed=True)
     return wire.AbandonRequest(**lease(received), delay_ms=delay_ms)
 
 
-def reject(received: ReceivedMessage, reason: str, description: str) -> wire.RejectRequest:
+def reject(received: Received, reason: str, description: str) -> wire.RejectRequest:
     """Dead-letter it."""
     return wire.RejectRequest(
         **lease(received), dead_letter_reason=reason, dead_letter_description=description

@@ -14,23 +14,21 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
-
-import trio
+from typing import Final
 
 from mqlite_actor.clock import Clock
-from mqlite_actor.contract import limits, wire
+from mqlite_actor.contract import limits
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
-from mqlite_actor.sdk.address import parse_endpoint
-from mqlite_actor.sdk.embedded import Embedded
+from mqlite_actor.sdk.blocking_embedded import open_embedded_sync
+from mqlite_actor.sdk.connect import connect, connect_sync
+from mqlite_actor.sdk.embedded import Embedded, open_embedded
 from mqlite_actor.sdk.handle import Handle
-from mqlite_actor.sdk.http_sync import HttpSyncClient
 from tests.conformance.audit import audit_file
 from tests.conformance.broker import Broker
-
-R = TypeVar("R")
+from tests.conformance.faces import InThreads, on_asyncio
 
 Sweep = Callable[[], Awaitable[None]]
 """Runs every pass once, on the clock of the test."""
@@ -66,6 +64,11 @@ async def opened(
     options = EngineOptions(clock=clock, background=False, message_bytes_max=message_bytes_max)
     async with open_engine(f"file:{store}", options) as engine:
         yield engine
+    check(store)
+
+
+def check(store: Path) -> None:
+    """The store passes the audit, and whoever had it open left nothing behind."""
     problems = [*audit_file(store), *leaks(store.parent)]
     assert not problems, "\n".join(problems)
 
@@ -95,27 +98,49 @@ async def _embedded(around: Surroundings) -> AsyncIterator[Handle]:
         yield Embedded(engine)
 
 
-class BlockingHttp(Handle):
-    """The blocking HTTP client under the verbs of a handle, one thread a call."""
+@asynccontextmanager
+async def _embedded_sync(around: Surroundings) -> AsyncIterator[Handle]:
+    store = f"file:{around.store}"
+    with open_embedded_sync(store, clock=around.clock, background=False) as handle:
+        yield InThreads(handle)
+    check(around.store)
 
-    __slots__ = ("_client",)
 
-    def __init__(self, client: HttpSyncClient) -> None:
-        self._client = client
-
-    async def call(self, request: wire.Request[R]) -> R:
-        return await trio.to_thread.run_sync(self._client.call, request)
+@asynccontextmanager
+async def _embedded_asyncio(around: Surroundings) -> AsyncIterator[Handle]:
+    opening = partial(open_embedded, f"file:{around.store}", clock=around.clock, background=False)
+    async with on_asyncio(opening) as handle:
+        yield handle
+    check(around.store)
 
 
 @asynccontextmanager
 async def _http(around: Surroundings) -> AsyncIterator[Handle]:
     assert around.broker is not None
-    endpoint = parse_endpoint(around.broker.url)
-    with HttpSyncClient(endpoint, token=around.broker.token) as client:
-        yield BlockingHttp(client)
+    with connect_sync(around.broker.url, token=around.broker.token) as client:
+        yield InThreads(client)
+
+
+@asynccontextmanager
+async def _http_trio(around: Surroundings) -> AsyncIterator[Handle]:
+    assert around.broker is not None
+    async with connect(around.broker.url, token=around.broker.token) as handle:
+        yield handle
+
+
+@asynccontextmanager
+async def _http_asyncio(around: Surroundings) -> AsyncIterator[Handle]:
+    assert around.broker is not None
+    opening = partial(connect, around.broker.url, token=around.broker.token)
+    async with on_asyncio(opening) as handle:
+        yield handle
 
 
 KINDS: Final = (
     HandleKind("embedded", _embedded, drives_clock=True),
+    HandleKind("embedded-sync", _embedded_sync),
+    HandleKind("embedded-asyncio", _embedded_asyncio),
     HandleKind("http", _http, needs_broker=True),
+    HandleKind("http-trio", _http_trio, needs_broker=True),
+    HandleKind("http-asyncio", _http_asyncio, needs_broker=True),
 )
