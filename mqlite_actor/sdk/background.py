@@ -164,6 +164,12 @@ class Background(Generic[H]):
         result: T = job.unwrap()
         return result
 
+    def post(self, function: Callable[[], object]) -> None:
+        """Have a plain function called in the trio thread soon; nothing once it is closed."""
+        if self._token is not None:
+            with contextlib.suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(function)
+
     def _submit(
         self,
         function: Callable[[], Awaitable[Any]],

@@ -14,16 +14,33 @@ import os
 import ssl
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from functools import partial
+from importlib import import_module
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    cast,
+)
 
 from mqlite_actor.contract import wire
+from mqlite_actor.contract.errors import Unsupported
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk.address import Endpoint
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.http_sync import HttpSyncClient
 from mqlite_actor.sdk.message import Received, ReceivedMessage
 from mqlite_actor.sdk.origin import check_process
+
+if TYPE_CHECKING:
+    from mqlite_actor.sdk.background import Background
+    from mqlite_actor.sdk.blocking_receiver import SyncReceiver
+    from mqlite_actor.sdk.receiving import ReceiverOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,7 +99,7 @@ def blocking_messages(
     return run
 
 
-class _Twin(Handle):
+class Twin(Handle):
     """The async handle behind a blocking one; its `call` never waits for a loop."""
 
     __slots__ = ("_ask", "_now_ms", "_return")
@@ -104,9 +121,11 @@ class _Twin(Handle):
     def now_ms(self) -> int:
         return super().now_ms() if self._now_ms is None else self._now_ms()
 
-    async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
+    async def give_back(
+        self, queue: str, messages: Sequence[Message], *, attempt_id: str = ""
+    ) -> None:
         if self._return is None:
-            await super().give_back(queue, messages)
+            await super().give_back(queue, messages, attempt_id=attempt_id)
         else:
             self._return(queue, messages)
 
@@ -147,7 +166,19 @@ class SyncHandle:
         now_ms: Callable[[], int] | None = None,
         give_back: Callable[[str, Sequence[Message]], None] | None = None,
     ) -> None:
-        self._twin: Handle = _Twin(ask, now_ms=now_ms, give_back=give_back)
+        self._twin: Handle = Twin(ask, now_ms=now_ms, give_back=give_back)
+
+    def receiver(self, queue: str, **options: Unpack[ReceiverOptions]) -> SyncReceiver:
+        """A consumer of this queue, to be `run` with a handler. Options: `ReceiverOptions`.
+
+        Handlers run in threads of their own, `concurrency` at once.
+        """
+        module = import_module("mqlite_actor.sdk.blocking_receiver")
+        return cast("SyncReceiver", module.SyncReceiver(self._lend, queue, options))
+
+    def _lend(self) -> AbstractContextManager[Background[Any]]:
+        """A trio thread with an async handle to the same engine open in it."""
+        raise Unsupported("this handle cannot run a receiver")
 
     call = blocking(Handle.call)
     wait_ready = blocking(Handle.wait_ready)
@@ -193,4 +224,33 @@ def open_http_sync(
             check_process(pid)
             return client.call(request)
 
-        yield SyncHandle(ask)
+        yield SyncHttp(ask, partial(_open_async, endpoint, token, tls))
+
+
+class SyncHttp(SyncHandle):
+    """A broker over the light HTTP client; its receivers use the other one, in a trio thread."""
+
+    __slots__ = ("_opening",)
+
+    def __init__(self, ask: Ask, opening: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
+        super().__init__(ask)
+        self._opening = opening
+
+    @contextmanager
+    def _lend(self) -> Iterator[Background[Any]]:
+        module = import_module("mqlite_actor.sdk.background")
+        background: Background[Any] = module.Background(self._opening)
+        background.start()
+        try:
+            yield background
+        finally:
+            background.close()
+
+
+def _open_async(
+    endpoint: Endpoint, token: str | None, tls: ssl.SSLContext | None
+) -> AbstractAsyncContextManager[Any]:
+    module = import_module("mqlite_actor.sdk.http_async")
+    return cast(
+        "AbstractAsyncContextManager[Any]", module.open_http(endpoint, token=token, tls=tls)
+    )

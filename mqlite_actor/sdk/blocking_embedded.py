@@ -67,6 +67,11 @@ class SyncEmbedded(SyncHandle):
         check_outside()
         self._background.call(partial(self._background.inner.compact, is_full=is_full))
 
+    @contextmanager
+    def _lend(self) -> Iterator[Background[Any]]:
+        check_outside()
+        yield self._background
+
     def close(self) -> None:
         """End the engine and release the file; `open_embedded_sync`'s block does it for you."""
         check_outside()

@@ -49,7 +49,13 @@ class Embedded(Handle):
     def now_ms(self) -> int:
         return self.engine.clock.now_ms()
 
-    async def give_back(self, queue: str, messages: Sequence[wire.Message]) -> None:
+    async def give_back(
+        self,
+        queue: str,
+        messages: Sequence[wire.Message],
+        *,
+        attempt_id: str = "",  # noqa: ARG002  # the engine knows its attempts
+    ) -> None:
         request = wire.ReceiveRequest(queue=queue)
         await self.engine.hand_back(request, wire.MessagesResponse(messages=list(messages)))
 
@@ -121,7 +127,13 @@ class AsyncioEmbedded(Embedded):
             partial(inner.call, request), undo=undo_of(inner, request)
         )
 
-    async def give_back(self, queue: str, messages: Sequence[wire.Message]) -> None:
+    async def give_back(
+        self,
+        queue: str,
+        messages: Sequence[wire.Message],
+        *,
+        attempt_id: str = "",  # noqa: ARG002  # the engine knows its attempts
+    ) -> None:
         inner = self._background.inner
         await self._background.call_async(partial(inner.give_back, queue, messages))
 

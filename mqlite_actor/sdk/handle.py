@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, Unpack, cast
 
 from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import wire
@@ -30,6 +30,10 @@ from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration, bound_to_ms, duration_to_ms, wait_to_ms
 from mqlite_actor.sdk.message import Received, ReceivedMessage
 from mqlite_actor.sdk.requests import Body
+
+if TYPE_CHECKING:
+    from mqlite_actor.sdk.receiver import Receiver
+    from mqlite_actor.sdk.receiving import ReceiverOptions
 
 R = TypeVar("R")
 
@@ -55,9 +59,16 @@ class Handle(ABC):
         by."""
         return SystemClock().now_ms()
 
-    async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
+    async def give_back(
+        self,
+        queue: str,
+        messages: Sequence[Message],
+        *,
+        attempt_id: str = "",  # noqa: ARG002  # of use where claims can be returned uncounted
+    ) -> None:
         """Return claims that nobody has seen, as if they had not been delivered.
 
+        `attempt_id` is that of the receive which brought them, if it had one.
         Where the other side cannot do that, they are abandoned, which counts as a delivery.
         """
         for message in messages:
@@ -66,6 +77,12 @@ class Handle(ABC):
             )
             with suppress(LockLost):
                 await self.call(request)
+
+    def receiver(self, queue: str, **options: Unpack[ReceiverOptions]) -> Receiver:
+        """A consumer of this queue, to be `run` with a handler. Options: `ReceiverOptions`."""
+        settings = import_module("mqlite_actor.sdk.receiving").settings_of(options)
+        module = import_module("mqlite_actor.sdk.receiver")
+        return cast("Receiver", module.Receiver(self, queue, settings))
 
     async def wait_ready(self, *, seconds: Duration = 30) -> wire.StatusResponse:
         """Wait until the engine answers; its status. For programs that start beside their broker.

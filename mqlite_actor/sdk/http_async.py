@@ -1,12 +1,12 @@
 """The HTTP handle for programs on trio or asyncio, over httpcore's connection pool.
 
 Made by `connect`; calls `exchange` for what the bytes mean. Rules: every call has one absolute
-deadline; a request is sent again in one case only, as the light client does it (an idle socket was
-dead before a byte of the reply, and `exchange.is_repeatable`); an idle socket is dropped well
-before a broker drops it. A receive that is given up tells the broker by closing its half of the
-connection: either the broker had not answered yet and gives its claim back, or the answer is on its
-way, is read to its end, and given back from here. No redirects, no proxies of the environment: the
-credential goes to the address that was named and nowhere else.
+deadline; a request is sent again in one case only: an idle socket was dead before a byte of the
+reply, and the request had not gone out whole or is harmless to repeat (`exchange.is_repeatable`);
+an idle socket is dropped well before a broker drops it. A receive that is given up tells the broker
+by closing its half of the connection: either the broker had not answered yet and gives its claim
+back, or the answer is on its way, is read to its end, and given back from here. No redirects, no
+proxies of the environment: the credential goes to the address that was named and nowhere else.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeVar, cast
+from typing import Self, TypeVar, cast
 
 import anyio
 import httpcore
+import msgspec
 
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import Closed, Internal, MqliteError, Unavailable, Unsupported
@@ -43,8 +44,7 @@ IDLE_CONNECTIONS_MAX = 20
 and the program bounds its own tasks."""
 
 GIVE_BACK_SECONDS = 2.0
-"""For the answer to a receive that was given up, and as long again for giving back what it brought.
-A broker that is slower leaves the lease to end."""
+"""For giving back what arrived for a receive that was given up."""
 
 
 class HttpHandle(Handle):
@@ -132,25 +132,34 @@ class HttpHandle(Handle):
                 try:
                     await done.wait()
                 except anyio.get_cancelled_exc_class():
-                    trip.leave(GIVE_BACK_SECONDS)
+                    trip.leave()
                     raise
             is_waited_for = True
         finally:
-            if answer and not is_waited_for:
-                await self._return_unseen(request, answer[0])
+            if not is_waited_for:
+                await self._return_unseen(request, trip, answer)
         if failure:
             raise failure[0]
         return answer[0]
 
     async def _return_unseen(
-        self, request: wire.ReceiveRequest, reply: wire.MessagesResponse
+        self, request: wire.ReceiveRequest, trip: Trip, answer: list[wire.MessagesResponse]
     ) -> None:
-        """Give back what arrived for a caller who had left; what was removed stays removed."""
-        if request.receive_mode or not reply.messages:
+        """Give back what arrived for a caller who had left; what was removed stays removed.
+
+        A broker keeps a claim under an attempt id for whoever repeats it; so it is asked for.
+        """
+        attempt = request.receive_attempt_id
+        if request.receive_mode:
             return
         with anyio.move_on_after(GIVE_BACK_SECONDS, shield=True):
             try:
-                await self.give_back(request.queue, reply.messages)
+                if attempt and trip.is_sent and not answer:
+                    again = msgspec.structs.replace(request, wait_time_ms=0)
+                    parts = exchange.to_http(again, token=self._token)
+                    answer.append(await self._ask(again, parts, Trip()))
+                if answer and answer[0].messages:
+                    await self.give_back(request.queue, answer[0].messages, attempt_id=attempt)
             except MqliteError:
                 return  # the leases end by themselves
 
@@ -169,8 +178,10 @@ class HttpHandle(Handle):
                 try:
                     reply = await self._round_trip(parts)
                 except (httpcore.NetworkError, httpcore.ProtocolError):
-                    if not (trip.is_dead_socket and exchange.is_repeatable(request)):
+                    is_harmless = exchange.is_repeatable(request) or not trip.is_sent
+                    if trip.is_left or not (trip.is_dead_socket and is_harmless):
                         raise
+                    trip.restart()
                     reply = await self._round_trip(parts)
         except TimeoutError as error:
             raise self._lost(request, trip, f"gave no whole answer within {seconds:g} s") from error
@@ -184,6 +195,7 @@ class HttpHandle(Handle):
             )
             raise self._lost(request, trip, reason) from error
         finally:
+            trip.stream = None
             under_way.reset(token)
         status, content = reply
         return exchange.from_http(request, status=status, content=content)
@@ -214,7 +226,7 @@ class HttpHandle(Handle):
         started = self._clock.start()
         response = await self._pool.handle_async_request(
             httpcore.Request(
-                "POST", url, headers=headers, content=parts.body, extensions=extensions
+                "POST", url, headers=headers, content=_Body(parts.body), extensions=extensions
             )
         )
         try:
@@ -227,12 +239,39 @@ class HttpHandle(Handle):
         return response.status, content
 
 
+class _Body:
+    """A request's body, once. A generator in its place would be left half done by a cancellation,
+    which trio warns of."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self, content: bytes) -> None:
+        self._rest: bytes | None = content
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        content, self._rest = self._rest, None
+        if content is None:
+            raise StopAsyncIteration
+        return content
+
+
 async def _whole(response: httpcore.Response) -> bytes:
     content = bytearray()
-    async for chunk in response.aiter_stream():
-        content += chunk
-        if len(content) > exchange.REPLY_BYTES_MAX:
-            raise Internal(f"a reply of more than {exchange.REPLY_BYTES_MAX} bytes is no broker's")
+    is_too_long = False
+    try:
+        async for chunk in response.aiter_stream():
+            content += chunk
+            if len(content) > exchange.REPLY_BYTES_MAX and not is_too_long:
+                is_too_long = True
+                await response.aclose()  # ends the iteration, which must not be left half done
+    except (httpcore.NetworkError, httpcore.ProtocolError):
+        if not is_too_long:
+            raise
+    if is_too_long:
+        raise Internal(f"a reply of more than {exchange.REPLY_BYTES_MAX} bytes is no broker's")
     names = {name.lower() for name, _ in response.headers}
     is_open_ended = not names & {b"content-length", b"transfer-encoding"}
     if is_open_ended and response.status < 300 and not content.rstrip().endswith(b"}"):

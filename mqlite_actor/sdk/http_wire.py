@@ -29,6 +29,9 @@ SocketOption = (
     tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 )
 
+LEAVE_SECONDS = 2.0
+"""For the answer to a call that was given up. A broker that is slower leaves the lease to end."""
+
 
 class Trip:
     """How far one request has got."""
@@ -49,14 +52,21 @@ class Trip:
         """An idle connection that the other side had closed: nothing was read on it."""
         return not self.is_new and self.received == 0
 
-    def leave(self, seconds: float) -> None:
+    def restart(self) -> None:
+        """The request goes out again, on another connection."""
+        self.is_written, self.is_sent, self.stream = True, False, None
+
+    def leave(self) -> None:
         """Nobody waits for the answer any more: tell the broker, and take what may already be on
-        its way for `seconds`; at once if it cannot be told or has not got the request."""
+        its way for some seconds. Given up at once where nothing was written, or nobody can be
+        told."""
         self.is_left = True
-        is_told = self.is_sent and self.stream is not None and self.stream.shut_sending()
-        if self.scope is not None:
-            until = anyio.current_time() + (seconds if is_told else 0)
-            self.scope.deadline = min(self.scope.deadline, until)
+        if self.scope is None:
+            return
+        stream = self.stream if self.stream is not None and self.stream.trip is self else None
+        is_told = stream is not None and (not self.is_sent or stream.shut_sending())
+        until = anyio.current_time() + (LEAVE_SECONDS if is_told else 0)
+        self.scope.deadline = min(self.scope.deadline, until)
 
 
 under_way: ContextVar[Trip | None] = ContextVar("mqlite_http_trip", default=None)
@@ -97,9 +107,11 @@ class Network(httpcore.AsyncNetworkBackend):
 class Stream(httpcore.AsyncNetworkStream):
     """One connection: `_plain` is its socket, `_top` the same or the TLS around it."""
 
-    __slots__ = ("_plain", "_top")
+    __slots__ = ("_is_half", "_plain", "_top", "trip")
 
     def __init__(self, plain: SocketStream, top: ByteStream) -> None:
+        self._is_half = False
+        self.trip: Trip | None = None  # whose request is, or was last, on it
         self._plain = plain
         self._top = top
 
@@ -108,6 +120,8 @@ class Stream(httpcore.AsyncNetworkStream):
         trip = under_way.get()
         if trip is not None:
             trip.is_sent = trip.is_written
+            if trip.is_left and not self._is_half:  # left while it was still being written
+                trip.leave()
         try:
             data = await self._top.receive(max_bytes)
         except anyio.EndOfStream:
@@ -122,7 +136,7 @@ class Stream(httpcore.AsyncNetworkStream):
         assert timeout is None, "the deadline of a call is absolute"
         trip = under_way.get()
         if trip is not None:
-            trip.stream = self
+            trip.stream, self.trip = self, trip
         try:
             if buffer:
                 await self._top.send(buffer)
@@ -161,12 +175,12 @@ class Stream(httpcore.AsyncNetworkStream):
         return Stream(self._plain, top)
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401  # httpcore's signature
-        """What httpcore wants to know: whether an idle socket has something to say, and TLS's
-        version."""
+        """What httpcore wants to know: TLS's choice of protocol, and whether an idle socket is of
+        no use any more, because it was closed, speaks unasked, or is closed on our side."""
         if info == "ssl_object" and isinstance(self._top, TLSStream):
-            return self._top.extra_attributes.get(TLSAttribute.ssl_object, None)
+            return self._top.extra_attributes[TLSAttribute.ssl_object]()
         if info == "is_readable":
-            return _is_readable(self._plain)
+            return self._is_half or _is_readable(self._plain)
         return None
 
     def shut_sending(self) -> bool:
@@ -177,6 +191,7 @@ class Stream(httpcore.AsyncNetworkStream):
             self._plain.extra_attributes[SocketAttribute.raw_socket]().shutdown(socket.SHUT_WR)
         except OSError:
             return False
+        self._is_half = True
         return True
 
 
