@@ -13,7 +13,7 @@ import functools
 import os
 import ssl
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import partial
 from importlib import import_module
@@ -32,6 +32,7 @@ from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import Unsupported
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk.address import Endpoint
+from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.http_sync import HttpSyncClient
 from mqlite_actor.sdk.message import Received, ReceivedMessage
@@ -40,6 +41,7 @@ from mqlite_actor.sdk.origin import check_process
 if TYPE_CHECKING:
     from mqlite_actor.sdk.background import Background
     from mqlite_actor.sdk.blocking_receiver import SyncReceiver
+    from mqlite_actor.sdk.blocking_typed import SyncTypedQueue
     from mqlite_actor.sdk.receiving import ReceiverOptions
 
 P = ParamSpec("P")
@@ -149,6 +151,10 @@ class SyncReceivedMessage(Received):
     renew = blocking(ReceivedMessage.renew)
 
 
+async def _next(messages: AsyncIterator[ReceivedMessage]) -> ReceivedMessage | None:
+    return await anext(messages, None)
+
+
 class SyncHandle:
     """Queues, messages and their verbs, blocking. Any number of threads may share it.
 
@@ -182,6 +188,23 @@ class SyncHandle:
 
     call = blocking(Handle.call)
     wait_ready = blocking(Handle.wait_ready)
+    send_all = blocking(Handle.send_all)
+    reply = blocking(Handle.reply)
+
+    def consume(
+        self, queue: str, *, wait: Duration = 20, until_empty: bool = False
+    ) -> Iterator[SyncReceivedMessage]:
+        """`for message in q.consume("orders")`: one message after the other, as `Handle.consume`
+        does it."""
+        messages = self._twin.consume(queue, wait=wait, until_empty=until_empty)
+        while (message := finished(_next(messages))) is not None:
+            yield SyncReceivedMessage(message)
+
+    def queue(self, name: str, kind: type[T]) -> SyncTypedQueue[T]:
+        """A queue whose bodies are JSON of one type: a msgspec struct, a dataclass, list[int] …"""
+        module = import_module("mqlite_actor.sdk.blocking_typed")
+        return cast("SyncTypedQueue[T]", module.SyncTypedQueue(self, self._twin, name, kind))
+
     create_queue = blocking(Handle.create_queue)
     list_queues = blocking(Handle.list_queues)
     delete_queue = blocking(Handle.delete_queue)

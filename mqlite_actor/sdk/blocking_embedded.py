@@ -67,6 +67,12 @@ class SyncEmbedded(SyncHandle):
         check_outside()
         self._background.call(partial(self._background.inner.compact, is_full=is_full))
 
+    def run_maintenance(self) -> None:
+        """Run every pass once, on the engine's clock: ended leases, schedules, expiry,
+        retention."""
+        check_outside()
+        self._background.call(self._background.inner.run_maintenance)
+
     @contextmanager
     def _lend(self) -> Iterator[Background[Any]]:
         check_outside()

@@ -59,6 +59,11 @@ class SyncReceiver:
             with self._heeding(self._receiver):
                 background.call(partial(self._receiver.run, handler))
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether no more is claimed, so that a long handler can come to its end."""
+        return self._receiver is not None and self._receiver.stopping.is_set()
+
     def stop(self) -> None:
         """Claim no more, let running handlers finish within the limit, return from `run`."""
         self._stopped = True

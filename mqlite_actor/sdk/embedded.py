@@ -93,6 +93,13 @@ class Embedded(Handle):
         again as free space and lets everybody wait."""
         await self.engine.compact(is_full=is_full)
 
+    async def run_maintenance(self) -> None:
+        """Run every pass once, on the engine's clock: ended leases, schedules, expiry, retention.
+
+        For tests and for engines that were opened with `background` False.
+        """
+        await self.engine.run_maintenance_once()
+
 
 class EmbeddedOptions(TypedDict, total=False):
     """How to open a store; each with its default if left out."""
@@ -162,6 +169,10 @@ class AsyncioEmbedded(Embedded):
         check_outside()
         inner = self._background.inner
         await self._background.call_async(partial(inner.compact, is_full=is_full))
+
+    async def run_maintenance(self) -> None:
+        check_outside()
+        await self._background.call_async(self._background.inner.run_maintenance)
 
 
 class _DistantHold:

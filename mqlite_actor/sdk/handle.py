@@ -8,8 +8,9 @@ here (decision 6), and so is a batch in which a message was refused (ruling R19)
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
@@ -23,6 +24,7 @@ from mqlite_actor.contract.errors import (
     NotFound,
     PermissionDenied,
     Unavailable,
+    WorldError,
 )
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.contract.words import State
@@ -34,8 +36,10 @@ from mqlite_actor.sdk.requests import Body
 if TYPE_CHECKING:
     from mqlite_actor.sdk.receiver import Receiver
     from mqlite_actor.sdk.receiving import ReceiverOptions
+    from mqlite_actor.sdk.typed import TypedQueue
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 READY_PAUSE_SECONDS = 0.1
 """Between two looks at a broker that is starting, which takes some tenths of a second."""
@@ -83,6 +87,68 @@ class Handle(ABC):
         settings = import_module("mqlite_actor.sdk.receiving").settings_of(options)
         module = import_module("mqlite_actor.sdk.receiver")
         return cast("Receiver", module.Receiver(self, queue, settings))
+
+    async def consume(
+        self, queue: str, *, wait: Duration = 20, until_empty: bool = False
+    ) -> AsyncIterator[ReceivedMessage]:
+        """`async for message in q.consume("orders")`: one message after the other, for ever.
+
+        Settle each before you ask for the next; the lease is the queue's, and nobody renews it (a
+        receiver does). `until_empty` ends with the first poll that finds nothing within `wait`.
+        Nothing is claimed ahead, so leaving the loop leaves nothing behind. Errors as for
+        `receive`, but one Unavailable or OutcomeUnknown is tried again under the same attempt id.
+        """
+        while True:
+            attempt = secrets.token_hex(16)
+            try:
+                found = await self.receive(queue, wait=wait, attempt_id=attempt)
+            except WorldError:
+                found = await self.receive(queue, wait=wait, attempt_id=attempt)
+            for message in found:
+                yield message
+            if until_empty and not found:
+                return
+
+    def queue(self, name: str, kind: type[T]) -> TypedQueue[T]:
+        """A queue whose bodies are JSON of one type: a msgspec struct, a dataclass, list[int] …"""
+        module = import_module("mqlite_actor.sdk.typed")
+        return cast("TypedQueue[T]", module.TypedQueue(self, name, kind))
+
+    async def send_all(
+        self, queue: str, messages: Iterable[Message | Body], *, ttl: Duration | None = None
+    ) -> list[int]:
+        """Send any number of messages, in as many calls as their size needs; their numbers.
+
+        Each call is one transaction, the whole is not: when one fails, those before it are stored.
+        Errors as for `send`.
+        """
+        numbers: list[int] = []
+        for part in requests.parts(messages):
+            numbers += await self.send(queue, part, ttl=ttl)
+        return numbers
+
+    async def reply(
+        self,
+        received: Received,
+        body: Body = b"",
+        *,
+        content_type: str = "",
+        properties: Mapping[str, str] | None = None,
+    ) -> int:
+        """Answer a message at the queue that its `reply_to` names; the answer's number.
+
+        The answer's `correlation_id` is the request's, or else its `message_id`. InvalidArgument
+        if it names no queue. `requester` is the other side.
+        """
+        if not received.reply_to:
+            raise InvalidArgument("the message has no reply_to; nobody waits for an answer")
+        answer = requests.message(
+            body,
+            correlation_id=received.correlation_id or received.message_id,
+            content_type=content_type,
+            properties=properties or {},
+        )
+        return (await self.send(received.reply_to, [answer]))[0]
 
     async def wait_ready(self, *, seconds: Duration = 30) -> wire.StatusResponse:
         """Wait until the engine answers; its status. For programs that start beside their broker.
@@ -204,14 +270,15 @@ class Handle(ABC):
         DedupConflict when the id was used with another body; a repetition with the same body
         returns the first number.
         """
+        content, own_type = requests.payload(body)
         message = Message(
-            body=requests.payload(body),
+            body=content,
             message_id=message_id,
             group_id=group_id,
             correlation_id=correlation_id,
             reply_to=reply_to,
             subject=subject,
-            content_type=content_type,
+            content_type=content_type or own_type,
             properties=dict(properties or {}),
         )
         reply = await self.call(requests.send(queue, [message], ttl=ttl, at=at))

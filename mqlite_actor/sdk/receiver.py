@@ -91,6 +91,11 @@ class Receiver:
         if self._fatal is not None:
             raise self._fatal
 
+    @property
+    def stopping(self) -> anyio.Event:
+        """Set once no more is claimed, so that a long handler can come to its end."""
+        return self._claims.stopped
+
     def stop(self) -> None:
         """Claim no more, let running handlers finish within the limit, return from `run`."""
         self._claims.stop()
