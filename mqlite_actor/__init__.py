@@ -50,9 +50,11 @@ if TYPE_CHECKING:
         retry,
         retry_exponentially,
     )
+    from mqlite_actor.sdk.reader import Reader, SyncReader, open_reader, open_reader_sync
     from mqlite_actor.sdk.receiver import Receiver
     from mqlite_actor.sdk.receiving import STOP_SIGNALS, ReceiverHooks, ReceiverOptions
     from mqlite_actor.sdk.requesting import Requester, requester
+    from mqlite_actor.sdk.serve import ServeInfo
     from mqlite_actor.sdk.transaction import SyncTx, Tx
     from mqlite_actor.sdk.typed import TypedQueue
 
@@ -69,6 +71,8 @@ _HOMES = {
     "mqlite_actor.sdk.connect": ("connect", "connect_sync"),
     "mqlite_actor.sdk.embedded": ("Embedded", "open_embedded", "run_embedded"),
     "mqlite_actor.sdk.handle": ("Handle",),
+    "mqlite_actor.sdk.reader": ("Reader", "SyncReader", "open_reader", "open_reader_sync"),
+    "mqlite_actor.sdk.serve": ("ServeInfo",),
     "mqlite_actor.sdk.transaction": ("SyncTx", "Tx"),
     "mqlite_actor.sdk.blocking_receiver": ("SyncReceiver",),
     "mqlite_actor.sdk.held": ("HeldMessage", "SyncHeldMessage"),
@@ -107,6 +111,7 @@ __all__ = [
     "Policy",
     "QueueInfo",
     "QueueNotFound",
+    "Reader",
     "Received",
     "ReceivedMessage",
     "Receiver",
@@ -115,6 +120,7 @@ __all__ = [
     "Requester",
     "Retry",
     "SchemaVersionMismatch",
+    "ServeInfo",
     "StatsResponse",
     "StatusResponse",
     "StorageFailed",
@@ -122,6 +128,7 @@ __all__ = [
     "SyncEmbedded",
     "SyncHandle",
     "SyncHeldMessage",
+    "SyncReader",
     "SyncReceivedMessage",
     "SyncReceiver",
     "SyncTx",
@@ -139,6 +146,8 @@ __all__ = [
     "connect_sync",
     "open_embedded",
     "open_embedded_sync",
+    "open_reader",
+    "open_reader_sync",
     "reject",
     "requester",
     "retry",

@@ -65,6 +65,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture(scope="session")
+def broker_without_lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The same, with every request through hypercorn."""
+    store = tmp_path_factory.mktemp("broker") / "mq.db"
+    with running_broker(f"file:{store}", MQLITE_LANE="off") as broker:
+        yield broker
+
+
 @pytest.fixture
 def handle_kind(request: pytest.FixtureRequest) -> HandleKind:
     """The row of KINDS that this run of the test is for."""
@@ -77,7 +85,7 @@ def surroundings(
     request: pytest.FixtureRequest, handle_kind: HandleKind, store: Path, clock: ManualClock
 ) -> Surroundings:
     """What the handle is opened on; the broker starts with the first test that needs it."""
-    broker = request.getfixturevalue("broker") if handle_kind.needs_broker else None
+    broker = request.getfixturevalue(handle_kind.broker) if handle_kind.broker else None
     return Surroundings(store=store, clock=clock, broker=broker)
 
 

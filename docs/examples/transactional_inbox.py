@@ -3,6 +3,8 @@
 The handler fails after its work, as a crash would; the work is undone, and done once at the end.
 """
 
+from functools import partial
+
 import mqlite_actor as mq
 
 TABLE = "CREATE TABLE IF NOT EXISTS accounts (name TEXT PRIMARY KEY, cents INTEGER) STRICT"
@@ -27,7 +29,7 @@ with mq.open_embedded_sync("file:./bank.db") as q:
     q.send_one("payments", {"to": "ann", "cents": 250})
     for message in q.consume("payments", wait=0, until_empty=True):
         try:
-            q.run_tx(lambda tx, message=message: book(tx, message))  # type: ignore[misc]  # its value now
+            q.run_tx(partial(book, message=message))
         except ConnectionError as error:
             print("undone:", error)
             message.abandon()

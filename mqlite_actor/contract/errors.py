@@ -24,7 +24,8 @@ def quoted(text: str) -> str:
 
 
 class MqliteError(Exception):
-    """Root of the tree. `message` is fit for a person; `code` and `http_status` are the wire's."""
+    """Root of the tree. `message` is fit for a person; `code` and `http_status` are the wire's;
+    `origin` names the class of a foreign failure behind it."""
 
     code: ClassVar[str] = "internal"
     http_status: ClassVar[int] = 500
@@ -32,6 +33,7 @@ class MqliteError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+        self.origin = ""
 
 
 class CallerError(MqliteError):

@@ -104,6 +104,16 @@ TX_SECONDS_MAX: Final = 30.0
 """How long a transaction of the embedding program may hold the writer, by default and at most:
 everybody else waits meanwhile, and the shortest usual lease is 30 s (ruling R43)."""
 
+WRITER_BUSY_SECONDS: Final = 1.0
+"""A group that takes longer is reported (ruling R50): a hundred times what one takes."""
+
+WRITER_STUCK_SECONDS: Final = 10.0
+"""A writer that is busy for longer is not ready for work: beyond a wait for a foreign lock and the
+usual transaction of a program, of 5 s each."""
+
+WRITER_WATCH_SECONDS: Final = 0.25
+"""How often the watchdog looks while a group runs."""
+
 MAINTENANCE_ROWS: Final = 256
 """Rows that one maintenance command may change: 5 ms or less of the writer's time."""
 
@@ -134,6 +144,25 @@ CACHE_KIB: Final = 8 * KIB
 """SQLite page cache of the writer: the hot end of every index, and the memory target of a small
 broker."""
 
+READ_THREADS_MAX: Final = 3
+"""Looks that run in threads at a time. A look needs the interpreter for most of its time, so more
+of them would only wait for each other."""
+
+READERS_MAX: Final = READ_THREADS_MAX + 1
+"""Read-only connections of one process: one each for those, and one that no large look can take
+from the small ones, the check of an access key among them. Each may hold READER_CACHE_KIB."""
+
+READER_CACHE_KIB: Final = KIB
+"""SQLite page cache of one reader: the upper levels of the indexes. Bodies pass through once."""
+
+READ_SECONDS: Final = 5.0
+"""A look that takes longer is stopped: as long as it runs, the log cannot be cut behind it. The
+largest page (PAGE_BYTES_MAX) takes a tenth of a second from a usual disk."""
+
+READ_BUSY_MS: Final = 1_000
+"""How long a look waits for a foreign lock. Only a program that opens, repairs or leaves the file
+holds one that readers feel, and for moments."""
+
 INLINE_BYTES_MAX: Final = KIB
 """A longer body is kept beside its row; rows written under another bound stay readable. Chosen by
 measurement (docs/decisions/0004-layout.md)."""
@@ -158,6 +187,10 @@ CHORE_ROWS: Final = 256
 LOG_PAGES_MAX: Final = 4 * CHECKPOINT_PAGES
 """Length at which the writer cuts it, because steady writing kept the other from reaching its end.
 """
+
+LOG_WAIT_MS: Final = 20
+"""How long the writer, about to cut a log that is too long, waits for looks that began before: they
+are short, and those that begin meanwhile are not in the way. As long as any slice of its time."""
 
 CHECKPOINT_PAUSE_SECONDS: Final = 0.2
 """After a checkpoint that failed, or that a reader held up."""
@@ -191,4 +224,6 @@ assert RECEIVE_MESSAGES_MAX <= RENEW_BATCH_MAX, "one renewal must cover one rece
 assert MESSAGE_BYTES_DEFAULT < PAGE_BYTES_MAX <= REQUEST_BYTES_MAX
 assert GROUP_BYTES_MAX <= MAILBOX_BYTES_MAX and GROUP_COMMANDS_MAX <= MAILBOX_COMMANDS_MAX
 assert REQUEST_BYTES_MAX <= MAILBOX_BYTES_MAX, "the largest legal request must fit an empty mailbox"
+assert LOG_WAIT_MS < READ_BUSY_MS < READ_SECONDS * 1000, "a wait is part of what it waits for"
+assert READERS_MAX * READER_CACHE_KIB <= CACHE_KIB, "looking must not cost more than writing"
 assert DURATION_MS_MAX + INSTANT_MS_MAX < INT64_MAX, "an instant plus a duration must not overflow"

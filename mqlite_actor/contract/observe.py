@@ -1,7 +1,9 @@
 """Structs of the Observe snapshot (spec/wire.md 2.19): every key is always present.
 
 Filled by the engine (storage, messages, maintenance) and the broker (http), read by /metrics, the
-console, `mqlite observe` and `mqlite top`. Counters belong to this process and start at zero.
+console, `mqlite observe` and `mqlite top`. Counters belong to this process and start at zero. What
+is not known is null, and never zero. Keys beyond the contract's stand behind its own (ruling R9)
+and have a default, so that the snapshot of a broker without them can be read.
 """
 
 from __future__ import annotations
@@ -45,6 +47,10 @@ class RuntimeInfo(msgspec.Struct, frozen=True):
     read_available: bool
     db_size_bytes: Int
     db_size_available: bool
+    wal_bytes: Int | None = None
+    free_bytes: Int | None = None
+    """Of the file, in pages that hold nothing."""
+    disk_free_bytes: Int | None = None
 
 
 class Collection(msgspec.Struct, frozen=True):
@@ -172,11 +178,56 @@ class HttpInfo(msgspec.Struct, frozen=True):
     handler_latency: list[HttpLatency]
 
 
+class ReceiveWaiters(msgspec.Struct, frozen=True):
+    """Receives that wait for a message of one queue."""
+
+    queue: str
+    count: Int
+
+
+class ProcessInfo(msgspec.Struct, frozen=True):
+    """The process of the engine, as its system counts it."""
+
+    cpu_seconds: float | None
+    start_time_seconds: float | None
+    resident_bytes: Int | None
+    virtual_bytes: Int | None
+    open_descriptors: Int | None
+    max_descriptors: Int | None
+
+
+class EarlierBoot(msgspec.Struct, frozen=True):
+    """What the diagnostic log keeps of an earlier start: how often something began to fail, what
+    did so last, and whether it was stopped in order."""
+
+    boot_id: str
+    first_at_ms: Int
+    last_at_ms: Int
+    failures: Int
+    last_task: str
+    last_code: str
+    last_detail: str
+    stopped: bool
+
+
+class DiagnosticsInfo(msgspec.Struct, frozen=True):
+    """The optional diagnostic log: off, on, or failing to be written; `boot_id` names this
+    start."""
+
+    state: str
+    boot_id: str
+    earlier_boots: list[EarlierBoot]
+
+
 class ObserveResponse(Response, frozen=True):
-    """One consistent snapshot. `queues` is null when they could not be read, never zeros."""
+    """One consistent snapshot. `queues` is null when they could not be read, never zeros.
+
+    `started_at_ms`, and what stands behind `http`, is null where nobody knows it: in a look at the
+    file of another process.
+    """
 
     sampled_at_ms: Int
-    started_at_ms: Int
+    started_at_ms: Int | None
     backend: str
     runtime: RuntimeInfo
     collection: Collection
@@ -190,6 +241,10 @@ class ObserveResponse(Response, frozen=True):
     version: str
     access: str
     http: HttpInfo
+    diagnostics: DiagnosticsInfo
+    mailbox_depth: Int | None = None
+    receive_waiters: list[ReceiveWaiters] | None = None
+    process: ProcessInfo | None = None
 
 
 class ObserveRequest(Request[ObserveResponse], frozen=True):

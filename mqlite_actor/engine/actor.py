@@ -22,7 +22,7 @@ from mqlite_actor.contract.errors import Internal, MqliteError, Unavailable
 from mqlite_actor.contract.wire import MessagesResponse, ReceiveRequest
 from mqlite_actor.engine.group import Answer, Done, GroupResult
 from mqlite_actor.engine.mailbox import Job, Mailbox, Where
-from mqlite_actor.engine.meters import StorageMeter
+from mqlite_actor.engine.meters import StorageMeter, forget_queue
 from mqlite_actor.engine.outbox import Hold
 from mqlite_actor.engine.place import Inline
 from mqlite_actor.engine.waiters import Waiters
@@ -38,8 +38,8 @@ class Actor:
     """Mailbox, waiters and the loop between them and the storage thread."""
 
     __slots__ = (
-        "_is_draining", "_ran", "_run_group", "_thread", "crash", "events",
-        "filter_failures", "groups", "inline", "mailbox", "storage_meter", "waiters",
+        "_is_draining", "_ran", "_run_group", "_thread", "busy_since", "busy_with", "crash",
+        "events", "filter_failures", "groups", "inline", "mailbox", "storage_meter", "waiters",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +50,8 @@ class Actor:
         self._ran = ran  # told after each group, in the trio thread
         self._thread = trio.CapacityLimiter(1)
         self._is_draining = False
+        self.busy_since = 0.0  # trio time at which `busy_with` was taken
+        self.busy_with: list[Job] = []  # the group that runs now
         self.crash: BaseException | None = None
         self.mailbox = Mailbox()
         self.waiters = Waiters()
@@ -102,6 +104,7 @@ class Actor:
         with trio.CancelScope(shield=True):
             try:
                 while group := await self.mailbox.take():
+                    self.busy_with, self.busy_since = group, trio.current_time()
                     if isinstance(group[0].request, Hold):
                         result = await group[0].request.lend(partial(_answer, group[0]))
                         self._publish(result)
@@ -110,6 +113,7 @@ class Actor:
                         self._deliver(group, result)
                     group = []
                     self._ran(result)
+                    self.busy_with = group
                     if len(self.mailbox):  # `take` will not wait, and others want their turn
                         await trio.lowlevel.cancel_shielded_checkpoint()
             except BaseException as error:
@@ -145,6 +149,8 @@ class Actor:
         self.groups += 1
         for operation, error, seconds, number in result.timings:
             self.storage_meter.add(operation, error, seconds, number)
+        for name in result.deleted:
+            forget_queue(name, self.events, self.filter_failures)
         for key, number in result.events.items():
             self.events[key] = self.events.get(key, 0) + number
         for key, number in result.filter_failures.items():

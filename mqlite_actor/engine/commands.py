@@ -136,7 +136,7 @@ class Vacuum(msgspec.Struct, frozen=True):
 
 
 class Collect(msgspec.Struct, frozen=True):
-    """The depth of every queue, for Observe."""
+    """The depth of every queue and the free room in the file, for Observe."""
 
 
 class CountEntities(msgspec.Struct, frozen=True):

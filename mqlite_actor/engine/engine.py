@@ -1,9 +1,10 @@
 """The engine: one open store, its writer actor and the tasks around it. The only public class here.
 
 Opened by the embedded handle (`sdk/embedded.py`) and by the broker. Callers use `call`; nothing
-else of the engine writes. Opening ends every lease that a dead process left behind before the first
-call is let in; closing is a sequence written once: refuse new calls, wake who waits, end the
-passes, run what is in the mailbox, close the file, release the lock.
+else of the engine writes. What only looks goes past the writer (`readers.py`). Opening ends every
+lease that a dead process left behind before the first call is let in; closing is a sequence written
+once: refuse new calls, wake who waits, end the passes, run what is in the mailbox, close the file,
+release the lock.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
 from mqlite_actor.engine import admission, commands, outbox
 from mqlite_actor.engine.actor import Actor
 from mqlite_actor.engine.chores import Chores
+from mqlite_actor.engine.diagnostics import DiagnosticsLog, unreported
 from mqlite_actor.engine.filtering import Filtering
 from mqlite_actor.engine.group import GroupResult, run_at_once, run_group
 from mqlite_actor.engine.keeper import Keeper
@@ -32,11 +34,14 @@ from mqlite_actor.engine.mailbox import Command, Job
 from mqlite_actor.engine.observing import Observer
 from mqlite_actor.engine.outbox import Hold, UserTransaction
 from mqlite_actor.engine.place import Inline
+from mqlite_actor.engine.readers import READS, LookOut
 from mqlite_actor.engine.sweeper import Health, Retention, Sweeper
+from mqlite_actor.engine.watchdog import Watchdog
 from mqlite_actor.semantics import keys
 from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
 from mqlite_actor.semantics.routing import Undecided
 from mqlite_actor.semantics.settle import parse_token
+from mqlite_actor.storage.reading import NoReader
 from mqlite_actor.storage.schema import WIRE_SCHEMA_VERSION
 from mqlite_actor.storage.sqlite import SqliteStore
 from mqlite_actor.version import __version__
@@ -64,14 +69,17 @@ class EngineOptions:
     """How long a call waits for room in the mailbox; a broker bounds it."""
     inline: bool = False
     """Run small groups in the trio thread: for a process that does nothing else (ruling R44)."""
+    diagnostics: DiagnosticsLog | None = None
+    """Where troubles are kept over restarts; None: nowhere."""
 
 
 class Engine:
     """An open engine. Made by `open_engine` or `run_engine`."""
 
     __slots__ = (
-        "_actor", "_chores", "_filtering", "_keeper", "_local", "_observer", "_options",
-        "_started", "_stop", "_store", "_sweeper", "_table", "_thread",
+        "_actor", "_chores", "_filtering", "_is_open", "_keeper", "_local", "_look_out",
+        "_observer", "_options", "_started", "_stop", "_store", "_sweeper", "_table", "_thread",
+        "_watchdog",
     )  # fmt: skip
 
     def __init__(self, store: SqliteStore, options: EngineOptions) -> None:
@@ -81,13 +89,27 @@ class Engine:
         may_run_inline = options.inline and not store.may_flush
         inline = Inline(store, self._run_at_once, is_allowed=may_run_inline)
         self._actor = Actor(self._run_group, inline, self._ran)
-        self._sweeper = Sweeper(self._submit, options.clock, options.retention)
-        self._chores = Chores(self._submit, options.clock)
-        self._filtering = Filtering(self._submit, options.clock)
-        truncate = partial(self._submit, commands.TruncateLog())
-        self._keeper = Keeper(store, truncate, self._chores.reclaim, options.clock)
-        self._observer = Observer(store, self._actor, self._submit, options.clock, self._health())
-        self._started = options.clock.monotonic()
+        log, submit, clock = options.diagnostics, self._submit, options.clock
+        report = log.report if log is not None else unreported
+        self._sweeper = Sweeper(submit, clock, options.retention, report)
+        self._chores = Chores(submit, clock)
+        self._filtering = Filtering(submit, clock)
+        truncate = partial(submit, commands.TruncateLog())
+        self._keeper = Keeper(store, truncate, self._chores.reclaim, clock, report)
+        self._look_out = LookOut(
+            store,
+            self._table,
+            clock,
+            self._actor.storage_meter,
+            room_seconds=options.room_seconds,
+        )
+        self._observer = Observer(
+            store, self._actor, self._look_out, self._look, clock, self._health(), log
+        )
+        locks = self._sweeper.health["locks"]
+        self._watchdog = Watchdog(store, self._actor, submit, clock, locks, report)
+        self._is_open = False
+        self._started = clock.monotonic()
         self._stop = trio.Event()
         self._thread = threading.get_ident()
         self._local: dict[type[Any], Callable[[Any], Any]] = {
@@ -115,6 +137,18 @@ class Engine:
         """What broke the writer, if anything did."""
         return self._actor.crash
 
+    @property
+    def unready(self) -> str:
+        """Why this engine should get no work now, in words that name no file and no queue; ""
+        when it is fit for it."""
+        if self._actor.crash is not None:
+            return "the engine has stopped"
+        if self._stop.is_set() or self._chores.ending.is_set():
+            return "it is closing"
+        if not self._is_open:
+            return "it is opening"
+        return self._watchdog.unready
+
     async def call(self, request: wire.Request[R]) -> R:
         """Answer a request, after its effect is committed.
 
@@ -133,6 +167,8 @@ class Engine:
         local = self._local.get(type(request))
         if local is not None:
             return cast("R", await local(request))
+        if type(request) in READS:
+            return cast("R", await self._look(request))
         if type(request) not in self._table:
             raise Unsupported(f"this engine has no operation for {type(request).__name__}")
         reply = await self._submit(request)
@@ -203,7 +239,7 @@ class Engine:
 
     async def authenticate(self, token: str) -> tuple[str, frozenset[Right]]:
         """What became of a managed key's token (the words of Observe), and its rights."""
-        found = await self._submit(commands.Authenticate(keys.digest(token)))
+        found = await self._look(commands.Authenticate(keys.digest(token)))
         outcome, rights = found
         return outcome, rights
 
@@ -237,6 +273,7 @@ class Engine:
             "mailbox_waits": mailbox.waits,
             "groups": self._actor.groups,
             "inline_groups": self._actor.inline.started,
+            "writer_stalls": self._watchdog.stalls,
             "waiters": self._actor.waiters.counts(),
             "events": dict(self._actor.events),
             "filter_failures": dict(self._actor.filter_failures),
@@ -253,6 +290,15 @@ class Engine:
         self._stop.set()
 
     # -- inside ------------------------------------------------------------------------------------
+
+    async def _look(self, request: Command) -> Any:  # noqa: ANN401  # the table pairs the types
+        """The answer to what only looks; from the writer if there is no other way."""
+        if not self._store.is_memory and self._actor.mailbox.closed_with is None:
+            try:
+                return await self._look_out.look(request)
+            except NoReader:
+                pass
+        return await self._submit(request)
 
     def _submit(self, request: Command) -> Awaitable[Command]:
         job = Job(request, admission.weigh(request), is_alone=type(request) in ALONE)
@@ -281,7 +327,7 @@ class Engine:
 
     async def _status(self, _: wire.StatusRequest) -> wire.StatusResponse:
         started = self._options.clock.monotonic()
-        queues, subscriptions = await self._submit(commands.CountEntities())
+        queues, subscriptions = await self._look(commands.CountEntities())
         ended = self._options.clock.monotonic()
         return wire.StatusResponse(
             version=__version__,
@@ -311,6 +357,7 @@ class Engine:
         return run_at_once(self._store, self._table, requests, self._options.clock)
 
     def _ran(self, result: GroupResult) -> None:
+        self._watchdog.ran(result)
         self._keeper.noticed()
         self._sweeper.note(result.dues)
 
@@ -322,8 +369,10 @@ class Engine:
                 async with trio.open_nursery() as passes:
                     if self._options.background:
                         passes.start_soon(self._sweeper.run)
+                        passes.start_soon(self._watchdog.run)
                     if not self._store.is_memory:
                         passes.start_soon(self._keeper.run)
+                    self._is_open = True
                     task_status.started(self)
                     await self._stop.wait()
                     passes.cancel_scope.cancel()

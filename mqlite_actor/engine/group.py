@@ -35,6 +35,7 @@ from mqlite_actor.contract.errors import (
     Unavailable,
 )
 from mqlite_actor.engine.commands import ALONE, JudgedSend, Table
+from mqlite_actor.engine.meters import forget_queue
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.sqlite import SqliteStore, is_busy, mapped
 
@@ -68,14 +69,15 @@ class GroupResult:
     """One outcome per command, in their order, and what became true with them."""
 
     __slots__ = (
-        "commits", "dues", "events", "filter_failures", "is_doubtful", "outcomes", "timings",
-        "wakes",
+        "commits", "deleted", "dues", "events", "filter_failures", "is_doubtful", "outcomes",
+        "timings", "wakes",
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
         self.outcomes: list[Answer] = [Error(Unavailable("not run"))] * number
         self.wakes: dict[str, int] = {}
         self.events: dict[tuple[str, str], int] = {}
+        self.deleted: set[str] = set()  # queues whose earlier events are nobody's any more
         self.filter_failures: dict[tuple[str, str], int] = {}
         self.dues: dict[str, int] = {}  # by maintenance task, the earliest
         # storage calls: what kind, how it ended, seconds each, and how many took so long
@@ -86,6 +88,9 @@ class GroupResult:
     def publish(self, tx: Transaction) -> None:
         """Take over what the committed transaction made true."""
         self.commits += 1
+        for name in tx.deleted:
+            forget_queue(name, self.events, self.filter_failures)
+        self.deleted |= tx.deleted
         for queue, number in tx.wakes.items():
             self.wakes[queue] = self.wakes.get(queue, 0) + number
         for key, number in tx.events.items():
@@ -256,10 +261,13 @@ def _one_by_one(
 
 
 def _alone(store: SqliteStore, request: object, result: GroupResult) -> None:
+    started = perf_counter()
     try:
         result.outcomes[0] = Done(ALONE[type(request)](store, request))
     except Exception as error:  # noqa: BLE001  # mapped, and answered like every other failure
         _fail(store, result, [0], error)
+    else:
+        result.timings.append(("transaction", None, perf_counter() - started, 1))
 
 
 def _cause(failure: _NotBegun | _Broken) -> Exception:
@@ -326,6 +334,7 @@ def _is_sound(store: SqliteStore, result: GroupResult, indexes: Sequence[int]) -
         if store.complaint != error.message:
             store.complaint = error.message
             _log.error("%s", error.message)
+        result.timings.append(("transaction", StorageFailed(error.message), 0.0, 1))
         for index in indexes:
             result.outcomes[index] = Error(StorageFailed(error.message))
         return False
@@ -343,4 +352,6 @@ def _roll_back(store: SqliteStore) -> None:
 
 def _copy(error: MqliteError) -> MqliteError:
     """One exception object per caller: each gets its own traceback."""
-    return type(error)(error.message)
+    copy = type(error)(error.message)
+    copy.origin = error.origin
+    return copy

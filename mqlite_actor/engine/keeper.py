@@ -19,6 +19,7 @@ import trio
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Closed, MqliteError
+from mqlite_actor.engine.diagnostics import Report, unreported
 from mqlite_actor.engine.sweeper import Health
 from mqlite_actor.storage.sqlite import SqliteStore, mapped
 
@@ -39,12 +40,13 @@ class Keeper:
         truncate: Callable[[], Awaitable[bool]],
         reclaim: Callable[[], Awaitable[int]],
         clock: Clock,
+        report: Report = unreported,
     ) -> None:
         self._clock = clock
         self._store = store
         self._truncate = truncate
         self._reclaim = reclaim
-        self.reclaiming = Health()
+        self.reclaiming = Health("reclaim", report)
         self._due = trio.Event()
         self._due_at = limits.CHECKPOINT_PAGES
         self.checkpoints = 0

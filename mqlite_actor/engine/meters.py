@@ -20,7 +20,12 @@ from mqlite_actor.contract.errors import (
     StorageFull,
     Unavailable,
 )
-from mqlite_actor.contract.observe import BOUNDS_SECONDS, Histogram, StorageOperation
+from mqlite_actor.contract.observe import (
+    BOUNDS_SECONDS,
+    MESSAGE_EVENTS,
+    Histogram,
+    StorageOperation,
+)
 
 OPERATIONS: Final = ("read", "transaction", "write")
 ERRORS: Final = ("busy", "canceled", "closed", "connection", "corrupt", "full", "io", "other")
@@ -126,3 +131,27 @@ def error_code_of(error: BaseException) -> str:
     """The storage error code of a failed pass; what was refused is `other` there."""
     outcome, code = outcome_of(error)
     return code if outcome == "error" else "other"
+
+
+GONE: Final = ""
+"""Stands for every deleted queue where a total has to keep what they counted; no queue is called
+that."""
+
+FILTER_STAGES: Final = ("compile", "evaluate")
+
+
+def forget_queue(
+    name: str, events: dict[tuple[str, str], int], filter_failures: dict[tuple[str, str], int]
+) -> None:
+    """Drop the counters of a deleted queue, so that queues which come and go leave nothing behind
+    (faults B87).
+
+    Its series end; one of a later queue of that name begins at zero. Filter failures are shown as
+    sums over all queues, which must not fall, so they move to GONE.
+    """
+    for event in MESSAGE_EVENTS:
+        events.pop((name, event), None)
+    for stage in FILTER_STAGES:
+        number = filter_failures.pop((name, stage), 0)
+        if number:
+            filter_failures[GONE, stage] = filter_failures.get((GONE, stage), 0) + number

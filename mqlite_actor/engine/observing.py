@@ -21,20 +21,24 @@ from mqlite_actor.contract.observe import (
     MessageEvents,
     ObserveResponse,
     QueueDepth,
+    ReceiveWaiters,
     RuntimeInfo,
     StorageInfo,
-    StoragePool,
 )
 from mqlite_actor.contract.words import Kind
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.actor import Actor
-from mqlite_actor.engine.meters import error_code_of
+from mqlite_actor.engine.diagnostics import OFF, DiagnosticsLog
+from mqlite_actor.engine.meters import FILTER_STAGES, error_code_of
+from mqlite_actor.engine.process import this_process
+from mqlite_actor.engine.readers import LookOut
 from mqlite_actor.engine.sweeper import Health
+from mqlite_actor.semantics.depths import Sample
 from mqlite_actor.storage.schema import WIRE_SCHEMA_VERSION
 from mqlite_actor.storage.sqlite import SqliteStore
 from mqlite_actor.version import __version__
 
-Submit = Callable[[Any], Awaitable[Any]]
+Ask = Callable[[Any], Awaitable[Any]]
 
 NO_HTTP: Final = HttpInfo(
     state="not_applicable", requests=[], authentication=[], handler_latency=[]
@@ -45,43 +49,48 @@ class Observer:
     """Takes snapshots of one engine."""
 
     __slots__ = (
-        "_actor", "_clock", "_health", "_last_success_at_ms", "_store", "_submit",
-        "started_at_ms",
+        "_actor", "_ask", "_clock", "_diagnostics", "_health", "_last_success_at_ms", "_look_out",
+        "_store", "started_at_ms",
     )  # fmt: skip
 
     def __init__(
         self,
         store: SqliteStore,
         actor: Actor,
-        submit: Submit,
+        look_out: LookOut,
+        ask: Ask,
         clock: Clock,
         health: dict[str, Health],
+        diagnostics: DiagnosticsLog | None = None,
     ) -> None:
         self._store = store
         self._actor = actor
-        self._submit = submit
+        self._look_out = look_out
+        self._ask = ask
         self._clock = clock
         self._health = health  # in the contract's order
+        self._diagnostics = diagnostics
         self._last_success_at_ms = 0
         self.started_at_ms = clock.now_ms()
 
     async def snapshot(self) -> ObserveResponse:
         """Never raises for a store that cannot be read: that is what it shows."""
         started = self._clock.monotonic()
-        rows: list[QueueDepth] | None = None
+        sample: Sample | None = None
         error_code = ""
         try:
-            rows = await self._submit(commands.Collect())
+            sample = await self._ask(commands.Collect())
             self._last_success_at_ms = self._clock.now_ms()
         except MqliteError as error:
             error_code = error_code_of(error)
         seconds = self._clock.monotonic() - started
+        rows = None if sample is None else sample.rows
         kinds = [row.kind for row in rows or ()]
         return ObserveResponse(
             sampled_at_ms=self._clock.now_ms(),
             started_at_ms=self.started_at_ms,
             backend="memory" if self._store.is_memory else "local",
-            runtime=self._runtime(seconds, is_available=rows is not None),
+            runtime=self._runtime(seconds, sample),
             collection=Collection(
                 state="unavailable" if rows is None else "available",
                 last_success_at_ms=self._last_success_at_ms,
@@ -92,26 +101,39 @@ class Observer:
             subscription_count=kinds.count(Kind.SUBSCRIPTION),
             queues=rows,
             messages=self._events(rows or []),
-            storage=StorageInfo(operations=self._actor.storage_meter.shown(), pool=_POOL),
+            storage=StorageInfo(
+                operations=self._actor.storage_meter.shown(), pool=self._look_out.pool()
+            ),
             maintenance=[self._maintenance(task) for task in self._health],
             filters=self._filters(),
             version=__version__,
             access="embedded",
             http=NO_HTTP,
+            diagnostics=self._diagnostics.shown() if self._diagnostics else OFF,
+            mailbox_depth=len(self._actor.mailbox),
+            receive_waiters=self._waiters(rows or []),
+            process=this_process(),
         )
 
-    def _runtime(self, ping_seconds: float, *, is_available: bool) -> RuntimeInfo:
+    def _runtime(self, ping_seconds: float, sample: Sample | None) -> RuntimeInfo:
         try:
             size, has_size = self._store.size_bytes(), not self._store.is_memory
         except OSError:
             size, has_size = 0, False
         return RuntimeInfo(
             schema_version=WIRE_SCHEMA_VERSION,
-            ping_seconds=ping_seconds if is_available else 0.0,
-            read_available=is_available,
+            ping_seconds=0.0 if sample is None else ping_seconds,
+            read_available=sample is not None,
             db_size_bytes=size,
             db_size_available=has_size,
+            wal_bytes=self._store.log_bytes(),
+            free_bytes=None if sample is None else sample.free_bytes,
+            disk_free_bytes=self._store.disk_free_bytes(),
         )
+
+    def _waiters(self, rows: list[QueueDepth]) -> list[ReceiveWaiters]:
+        counts = dict.fromkeys([row.queue for row in rows], 0) | self._actor.waiters.counts()
+        return [ReceiveWaiters(queue=queue, count=counts[queue]) for queue in sorted(counts)]
 
     def _events(self, rows: list[QueueDepth]) -> list[MessageEvents]:
         counted = self._actor.events
@@ -128,7 +150,7 @@ class Observer:
             FilterFailures(
                 stage=stage, count=sum(n for (_, s), n in failures.items() if s == stage)
             )
-            for stage in ("compile", "evaluate")
+            for stage in FILTER_STAGES
         ]
 
     def _maintenance(self, task: str) -> MaintenanceInfo:
@@ -147,9 +169,3 @@ class Observer:
             recovered_at_ms=health.recovered_at_ms,
             health=health.word,
         )
-
-
-_POOL: Final = StoragePool(
-    max_open=1, open=1, in_use=0, idle=1, wait_count=0, wait_duration_seconds=0.0
-)
-"""One writer, one connection: nobody waits for another."""

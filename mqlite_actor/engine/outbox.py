@@ -13,13 +13,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeVar, cast
+from time import perf_counter
+from typing import Any, Final, TypeVar, cast
 
 import trio
 from outcome import Error
 
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract.errors import (
+    CallerError,
     InvalidArgument,
     MqliteError,
     OutcomeUnknown,
@@ -45,6 +47,10 @@ inside: ContextVar[Hold | None] = ContextVar("mqlite_inside_tx", default=None)
 from there would wait for itself."""
 
 
+_LEFT: Final = InvalidArgument("the transaction was left, or took too long")
+"""How a transaction that its holder did not commit is counted: as refused to the caller."""
+
+
 def _open_anew(store: SqliteStore) -> None:
     """As for any other command: a file that cannot be opened now is storage that failed."""
     try:
@@ -57,7 +63,8 @@ class UserTransaction:
     """An open transaction, for the storage thread. Ends with `commit` or `roll_back`."""
 
     __slots__ = (
-        "_clock", "_ends_at", "_now_ms", "_reason", "_store", "_table", "_tx", "is_over", "result",
+        "_began", "_clock", "_ends_at", "_failure", "_now_ms", "_reason", "_store", "_table", "_tx",
+        "is_over", "result",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +78,7 @@ class UserTransaction:
         self._table = table
         self._clock = clock
         self._reason = ""  # why nothing more can be done with it
+        self._failure: MqliteError | None = None  # of storage, if that is why
         self.is_over = False
         self.result = GroupResult(0)
         try:
@@ -79,6 +87,7 @@ class UserTransaction:
             self._tx = store.begin()
         except Exception as error:
             raise mapped(error) from error
+        self._began = perf_counter()
         self._ends_at = clock.monotonic() + seconds
         self._now_ms = clock.now_ms()
 
@@ -91,7 +100,18 @@ class UserTransaction:
         """Run a verb of the queue inside this transaction."""
         self._check()
         admission.check_texts(request)
-        return self._guarded(lambda: self._run(request))
+        changes, began = self._store.changes, perf_counter()
+        refusal: CallerError | None = None
+        try:
+            reply = self._guarded(lambda: self._run(request))
+        except CallerError as error:
+            refusal = error
+            raise
+        finally:
+            if self._failure is None:
+                operation = "read" if self._store.changes == changes else "write"
+                self._note(operation, refusal, began)
+        return reply
 
     def commit(self) -> None:
         """Make everything true, and `result` what is to be published.
@@ -105,22 +125,31 @@ class UserTransaction:
         try:
             self._store.commit()
         except Exception as error:
-            self.roll_back()
-            raise self._commit_failure(error) from error
+            failure = self._commit_failure(error)
+            self.roll_back(failure)
+            raise failure from error
         self.is_over, self._reason = True, "it was committed"
+        self._note("transaction", None, self._began)
         self.result.publish(self._tx)
 
-    def roll_back(self) -> None:
-        """Make nothing of it true; harmless when it is over. Never raises."""
+    def roll_back(self, failure: MqliteError | None = None) -> None:
+        """Make nothing of it true; harmless when it is over. Never raises.
+
+        Without the `failure` of storage that led to it, it was the caller's own doing.
+        """
         if self.is_over:
             return
         self.is_over = True
+        self._note("transaction", failure or self._failure or _LEFT, self._began)
         self._reason = self._reason or ("it took too long" if self._is_late() else "it was left")
         try:
             self._store.rollback()
         except Exception:  # noqa: BLE001  # whatever it was: the connection is of no use any more
             _log.exception("rollback failed; the database will be opened again")
             self._store.healthy = self._store.is_memory
+
+    def _note(self, operation: str, error: MqliteError | None, began: float) -> None:
+        self.result.timings.append((operation, error, perf_counter() - began, 1))
 
     def _commit_failure(self, error: Exception) -> MqliteError:
         if is_constraint(error):
@@ -168,7 +197,7 @@ class UserTransaction:
             raise
         except Exception as error:
             failure = mapped(error)
-            self._reason = failure.message
+            self._reason, self._failure = failure.message, failure
             if isinstance(failure, StorageFailed):
                 self._store.healthy = self._store.is_memory
             _log.error("a step of a transaction failed: %s", failure.message, exc_info=error)
@@ -208,7 +237,9 @@ class Hold:
             self._transaction = await self._in_thread(self._make, self.seconds)
         except MqliteError as error:
             answer(Error(error))
-            return GroupResult(0)
+            refused = GroupResult(0)
+            refused.timings.append(("transaction", error, 0.0, 1))
+            return refused
         answer(Done(self))
         with trio.move_on_after(self.seconds):
             await self._ended.wait()

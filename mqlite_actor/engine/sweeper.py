@@ -21,6 +21,7 @@ from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Closed, MqliteError
 from mqlite_actor.engine import commands
+from mqlite_actor.engine.diagnostics import Report, Trouble, detail_of, unreported
 from mqlite_actor.engine.meters import Meter, error_code_of
 from mqlite_actor.semantics.sweep import Swept
 
@@ -68,11 +69,13 @@ class Health:
     """How one pass is doing. `failures` is history; `consecutive_failures` says how it is now."""
 
     __slots__ = (
-        "consecutive_failures", "duration", "failures", "interrupted", "last_error",
-        "last_failure_at_ms", "last_success_at_ms", "recovered_at_ms", "runs",
+        "_report", "_task", "consecutive_failures", "duration", "failures", "interrupted",
+        "last_error", "last_failure_at_ms", "last_success_at_ms", "recovered_at_ms", "runs",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, task: str, report: Report = unreported) -> None:
+        self._task = task
+        self._report = report  # told when a failure begins, changes its kind, and is over
         self.runs = 0
         self.failures = 0
         self.interrupted = 0
@@ -98,6 +101,14 @@ class Health:
         self.duration.add(seconds)
         if self.consecutive_failures:
             self.recovered_at_ms = now_ms
+            self._report(
+                Trouble(
+                    at_ms=self.last_failure_at_ms,
+                    task=self._task,
+                    code=self.last_error,
+                    recovered_at_ms=now_ms,
+                )
+            )
         self.consecutive_failures = 0
         self.last_success_at_ms = now_ms
 
@@ -115,7 +126,11 @@ class Health:
         self.consecutive_failures += 1
         self.recovered_at_ms = 0
         self.last_failure_at_ms = now_ms
-        self.last_error = error_code_of(error)
+        code = error_code_of(error)
+        if self.consecutive_failures == 1 or code != self.last_error:
+            detail = detail_of(error)
+            self._report(Trouble(at_ms=now_ms, task=self._task, code=code, detail=detail))
+        self.last_error = code
 
 
 class _Due:
@@ -139,12 +154,14 @@ class Sweeper:
 
     __slots__ = ("_clock", "_due", "_passes", "_submit", "health")
 
-    def __init__(self, submit: Submit, clock: Clock, retention: Retention) -> None:
+    def __init__(
+        self, submit: Submit, clock: Clock, retention: Retention, report: Report = unreported
+    ) -> None:
         self._submit = submit
         self._clock = clock
         self._passes = passes(retention)
         self._due = {each.task: _Due() for each in self._passes}
-        self.health = {each.task: Health() for each in self._passes}
+        self.health = {each.task: Health(each.task, report) for each in self._passes}
 
     def note(self, dues: dict[str, int]) -> None:
         """A committed group made these tasks' work fall due."""

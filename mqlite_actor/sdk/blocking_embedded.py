@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from typing import Any, TypeVar, Unpack
 
 from mqlite_actor.contract import limits, wire
@@ -66,6 +66,11 @@ class SyncEmbedded(SyncHandle):
         again as free space and lets everybody wait."""
         check_outside()
         self._background.call(partial(self._background.inner.compact, is_full=is_full))
+
+    @wraps(Embedded.serve)
+    def serve(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401  # passed on
+        check_outside()
+        self._background.call(partial(self._background.inner.serve, *arguments, **options))
 
     def run_maintenance(self) -> None:
         """Run every pass once, on the engine's clock: ended leases, schedules, expiry,

@@ -9,10 +9,12 @@ at once.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from functools import partial, wraps
 from typing import Any, TypedDict, TypeVar, Unpack, cast
 
 import trio
@@ -27,7 +29,9 @@ from mqlite_actor.sdk.address import StoreKind, parse_store
 from mqlite_actor.sdk.background import Background
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.origin import check_process
+from mqlite_actor.sdk.serve import ServeInfo, ServeOptions, serve
 from mqlite_actor.sdk.transaction import SyncTx, Tx
+from mqlite_actor.version import __version__
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -87,6 +91,44 @@ class Embedded(Handle):
         run; cancelled while it runs, it ends and is rolled back.
         """
         return await self.engine.run_tx(lambda each: function(SyncTx(each)), seconds)
+
+    async def serve(
+        self,
+        addr: str = "127.0.0.1:6754",
+        *,
+        tokens: str | Sequence[str] | None = None,
+        monitor_tokens: str | Sequence[str] = (),
+        metrics: bool = False,
+        cors: str = "",
+        version: str = __version__,
+        docs_url: str = "",
+        tls: ssl.SSLContext | tuple[str, str] | None = None,
+        connections_max: int | None = None,
+        insecure_allow_remote: bool = False,
+        task_status: trio.TaskStatus[ServeInfo] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Be a broker until cancelled, while your own calls go on.
+
+        `info = await nursery.start(q.serve)` tells where it listens, and the token: with `tokens`
+        None one is generated. Else `tokens` is one, several, or "off" for no authentication, on a
+        loopback address only. `tls` is a context, or the paths of certificate and key. Refuses what
+        `mqlite serve` refuses: InvalidArgument, or OpenError for an address in use; Unsupported
+        without the packages of mqlite-actor[broker]. Cancelled, it answers long polls at once and
+        other requests within two seconds, cuts the rest, and leaves the engine open.
+        """
+        options = ServeOptions(
+            addr=addr,
+            tokens=tokens,
+            monitor_tokens=monitor_tokens,
+            metrics=metrics,
+            cors=cors,
+            version=version,
+            docs_url=docs_url,
+            tls=tls,
+            connections_max=connections_max,
+            insecure_allow_remote=insecure_allow_remote,
+        )
+        await serve(self.engine, options, task_status=task_status)
 
     async def compact(self, *, is_full: bool = False) -> None:
         """Shrink the file: by its free pages, or (full) by writing it anew, which needs its size
@@ -170,9 +212,39 @@ class AsyncioEmbedded(Embedded):
         inner = self._background.inner
         await self._background.call_async(partial(inner.compact, is_full=is_full))
 
+    @wraps(Embedded.serve)
+    async def serve(  # type: ignore[override]  # the same arguments, passed on
+        self,
+        *arguments: Any,  # noqa: ANN401  # those of `Embedded.serve`
+        **options: Any,  # noqa: ANN401  # the same
+    ) -> None:
+        check_outside()
+        status = options.pop("task_status", None)
+        if status is not None:
+            options["task_status"] = _Told(asyncio.get_running_loop(), status)
+        serving = partial(self._background.inner.serve, *arguments, **options)
+        await self._background.call_async(serving)
+
     async def run_maintenance(self) -> None:
         check_outside()
         await self._background.call_async(self._background.inner.run_maintenance)
+
+
+class _Told:
+    """Passes what a server in the background thread says on to whoever started it on a loop."""
+
+    __slots__ = ("_loop", "_status")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        status: Any,  # noqa: ANN401  # anything with `started`
+    ) -> None:
+        self._loop = loop
+        self._status = status
+
+    def started(self, info: ServeInfo) -> None:
+        self._loop.call_soon_threadsafe(self._status.started, info)
 
 
 class _DistantHold:

@@ -9,12 +9,12 @@ here (decision 6), and so is a batch in which a message was refused (ruling R19)
 from __future__ import annotations
 
 import secrets
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 
 from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import wire
@@ -26,10 +26,11 @@ from mqlite_actor.contract.errors import (
     Unavailable,
     WorldError,
 )
-from mqlite_actor.contract.wire import Message, QueueConfig
+from mqlite_actor.contract.wire import Message
 from mqlite_actor.contract.words import State
 from mqlite_actor.sdk import requests
-from mqlite_actor.sdk.durations import Duration, bound_to_ms, duration_to_ms, wait_to_ms
+from mqlite_actor.sdk.durations import Duration, duration_to_ms, wait_to_ms
+from mqlite_actor.sdk.entities import Entities, or_zero
 from mqlite_actor.sdk.message import Received, ReceivedMessage
 from mqlite_actor.sdk.requests import Body
 
@@ -45,7 +46,7 @@ READY_PAUSE_SECONDS = 0.1
 """Between two looks at a broker that is starting, which takes some tenths of a second."""
 
 
-class Handle(ABC):
+class Handle(Entities):
     """Queues, messages and their verbs. Errors are the classes of `mqlite_actor.contract.errors`.
 
     Cancelling a call that has not begun leaves nothing behind; one that has begun takes effect. A
@@ -168,84 +169,6 @@ class Handle(ABC):
     async def pause(self, seconds: float) -> None:
         """Let time pass, the way this handle's kind of program does."""
         await import_module("anyio").sleep(seconds)
-
-    # -- queues ------------------------------------------------------------------------------------
-
-    async def create_queue(
-        self,
-        name: str,
-        *,
-        kind: str = "",
-        lock_duration: Duration = 0,
-        max_delivery_count: int = 0,
-        default_ttl: Duration = 0,
-        dead_letter_on_expire: bool = True,
-        dedup_window: Duration = 0,
-        ordering_mode: str = "",
-        dlq_max_age: Duration | Literal["unbounded"] = 0,
-        dlq_max_count: int = 0,
-        dlq_max_bytes: int = 0,
-    ) -> None:
-        """Create a queue, or replace the whole configuration of an existing one.
-
-        0 means the default: 30 s lock, 10 deliveries, no expiry, no duplicate detection, the
-        broker's bounds on dead letters. `ordering_mode` is standard, group_fifo or strict_fifo.
-        Raises NameConflict when the name is of another kind.
-        """
-        config = QueueConfig(
-            kind=kind,
-            lock_duration_ms=_or_zero(lock_duration, "lock_duration"),
-            max_delivery_count=_not_negative(max_delivery_count, "max_delivery_count"),
-            default_ttl_ms=_or_zero(default_ttl, "default_ttl"),
-            dead_letter_on_expire=dead_letter_on_expire,
-            dedup_window_ms=_or_zero(dedup_window, "dedup_window"),
-            ordering_mode=ordering_mode,
-            dlq_max_age_ms=bound_to_ms(dlq_max_age, field="dlq_max_age"),
-            dlq_max_count=dlq_max_count,
-            dlq_max_bytes=dlq_max_bytes,
-        )
-        await self.call(wire.CreateQueueRequest(name=name, config=config))
-
-    async def list_queues(self) -> list[wire.QueueInfo]:
-        """All queues by name, subscription queues included."""
-        return (await self.call(wire.ListQueuesRequest())).queues
-
-    async def delete_queue(self, name: str, *, generation: str) -> None:
-        """Delete an empty plain queue, named by the generation that `list_queues` showed.
-
-        Repeating it with the same generation succeeds for a day and never hits a queue made later
-        under the same name. Raises QueueNotEmpty, GenerationConflict, NameConflict, QueueNotFound.
-        """
-        await self.call(wire.DeleteQueueRequest(name=name, generation=generation))
-
-    async def subscribe(self, topic: str, name: str, *, filter: str = "") -> None:
-        """Route a topic's messages into the queue `name`; repeated, it replaces only the filter.
-
-        An empty filter matches everything. Raises InvalidFilter, NameConflict.
-        """
-        request = wire.SubscribeRequest(topic=topic, name=name, filter=wire.Filter(expr=filter))
-        await self.call(request)
-
-    async def test_filter(
-        self, expr: str, sample: Message | None = None
-    ) -> wire.TestFilterResponse:
-        """Compile a filter and, if a sample is given, say whether it matches. Stores nothing.
-
-        A filter that does not compile or fails is an answer, not an error.
-        """
-        return await self.call(wire.TestFilterRequest(expr=expr, message=sample))
-
-    async def list_subscriptions(self) -> list[wire.SubscriptionInfo]:
-        """All subscriptions by topic and name."""
-        return (await self.call(wire.ListSubscriptionsRequest())).subscriptions
-
-    async def stats(self, queue: str) -> wire.StatsResponse:
-        """Counts by state; QueueNotFound."""
-        return await self.call(wire.StatsRequest(queue=queue))
-
-    async def status(self) -> wire.StatusResponse:
-        """Version, store, sizes and uptime."""
-        return await self.call(wire.StatusRequest())
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -388,7 +311,7 @@ class Handle(ABC):
             queue=queue,
             target=target,
             max=max_messages,
-            older_than_ms=_or_zero(older_than, "older_than"),
+            older_than_ms=or_zero(older_than, "older_than"),
             rate_per_sec=rate_per_second,
         )
         return (await self.call(request)).moved
@@ -396,7 +319,7 @@ class Handle(ABC):
     async def purge(self, queue: str, *, max_messages: int = 0, older_than: Duration = 0) -> int:
         """Delete dead letters, oldest first; how many. 0 is no bound."""
         request = wire.PurgeRequest(
-            queue=queue, max=max_messages, older_than_ms=_or_zero(older_than, "older_than")
+            queue=queue, max=max_messages, older_than_ms=or_zero(older_than, "older_than")
         )
         return (await self.call(request)).purged
 
@@ -421,16 +344,6 @@ class Handle(ABC):
             return []
         reply = await self.call(wire.RenewBatchRequest(queue=queue, messages=items))
         return [result.ok for result in reply.results]
-
-
-def _or_zero(duration: Duration, field: str) -> int:
-    return duration_to_ms(duration, field=field, is_zero_allowed=True)
-
-
-def _not_negative(value: int, field: str) -> int:
-    if value < 0:
-        raise InvalidArgument(f"{field}: negative; use 0 for the default")
-    return value
 
 
 def _leases(messages: Iterable[Received]) -> tuple[str, list[wire.SettleItem]]:

@@ -1,17 +1,26 @@
 """The depth of every queue, from the kept counts: what Observe and the metrics show.
 
-Called as a command of the engine. One transaction, so the rows belong together.
+Called as a command of the engine. One transaction, so the numbers belong together.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from mqlite_actor.contract.observe import QueueDepth
 from mqlite_actor.storage import counts, queues
 from mqlite_actor.storage.database import Transaction
 
 
-def collect(tx: Transaction, now_ms: int) -> list[QueueDepth]:
-    """A row per queue, by name."""
+class Sample(NamedTuple):
+    """What one look at the file tells."""
+
+    rows: list[QueueDepth]
+    free_bytes: int
+
+
+def collect(tx: Transaction, now_ms: int) -> Sample:
+    """A row per queue, by name, and what of the file holds nothing."""
     found = queues.list_all(tx)
     kept = tx.run([counts.read(queue.id) for queue in found])
     oldest = tx.run([counts.oldest(queue.id) for queue in found])
@@ -33,4 +42,4 @@ def collect(tx: Transaction, now_ms: int) -> list[QueueDepth]:
                 unexpected=0,  # the table's CHECK admits no other state
             )
         )
-    return rows
+    return Sample(rows, tx.run([counts.free_bytes()])[0][0][0])

@@ -1,6 +1,6 @@
 """How a connection is opened: one function per setting, each with its reason.
 
-Called by the store, its checkpointer and (later) readers. Every pragma is its own statement and is
+Called by the store, its checkpointer and readers. Every pragma is its own statement and is
 read back: APSW runs a text of several statements only up to the first one that returns rows, so a
 list of pragmas in one text silently stops (ruling R44).
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
+from urllib.parse import quote
 
 import apsw
 
@@ -72,6 +73,40 @@ def connect_checkpointer(path: str, synchronous: int) -> apsw.Connection:
         connection.set_busy_timeout(0)
         _no_automatic_checkpoints(connection)
         _pragma(connection, "synchronous", synchronous)
+    except BaseException:
+        connection.close(True)
+        raise
+    return connection
+
+
+def connect_reader(path: str) -> apsw.Connection:
+    """A connection that only reads, beside the writer of this very process.
+
+    The writer's own connection keeps the log and its index in place, so opening creates nothing.
+    """
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    return _reading(connection)
+
+
+def connect_outsider(path: str) -> apsw.Connection:
+    """A connection that only reads a file which another process owns; changes no byte of anything.
+
+    `readonly_shm`: without it the first process that comes after a killed owner would make the
+    log's index anew, which is the next owner's business.
+    """
+    uri = f"file:{quote(path)}?readonly_shm=1"
+    connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    return _reading(connection)
+
+
+def _reading(connection: apsw.Connection) -> apsw.Connection:
+    try:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        _stable_plans(connection)
+        connection.set_busy_timeout(limits.READ_BUSY_MS)
+        _pragma(connection, "query_only", 1)
+        _pragma(connection, "cache_size", -limits.READER_CACHE_KIB)
+        _temporary_tables_in_memory(connection)
     except BaseException:
         connection.close(True)
         raise

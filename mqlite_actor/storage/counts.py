@@ -45,6 +45,16 @@ SELECT min(enqueued_at) FROM messages WHERE id IN (
   (SELECT id FROM messages WHERE queue_id = ? AND state = 3 ORDER BY id LIMIT 1))"""
 
 
+# Pages that hold nothing; they are used again before the file grows.
+FREE_BYTES: Final = """
+SELECT f.freelist_count * p.page_size FROM pragma_freelist_count AS f, pragma_page_size AS p"""
+
+
+def free_bytes() -> Statement:
+    """Bytes of the file that hold nothing."""
+    return FREE_BYTES, ()
+
+
 def add(queue_id: int, delta: Sequence[int]) -> Statement:
     """Add a delta in the order of the columns."""
     return ADD, (*delta, queue_id)

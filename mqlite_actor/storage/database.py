@@ -69,8 +69,8 @@ class Transaction:
     """One open transaction of the writer. Not usable after its commit or rollback."""
 
     __slots__ = (
-        "_deltas", "_first_seq", "dues", "events", "filter_failures", "ledger", "run", "run_many",
-        "wakes",
+        "_deltas", "_first_seq", "deleted", "dues", "events", "filter_failures", "ledger", "run",
+        "run_many", "wakes",
     )  # fmt: skip
 
     def __init__(self, run: RunStatements, run_many: RunMany, ledger: Ledger) -> None:
@@ -78,6 +78,7 @@ class Transaction:
         self.run_many = run_many  # one text with many rows of arguments; the rows of all, in order
         self.ledger = ledger
         self.events: dict[tuple[str, str], int] = {}
+        self.deleted: set[str] = set()
         self.wakes: dict[str, int] = {}
         self.dues: dict[str, int] = {}
         self.filter_failures: dict[tuple[str, str], int] = {}
@@ -130,8 +131,14 @@ class Transaction:
         return any(self._deltas.get(queue.id, ()))
 
     def drop_counts(self, queue: Queue) -> None:
-        """The queue is gone: its counts must not be written any more."""
+        """The queue is gone: its counts must not be written any more, and its events are history.
+
+        A queue of the same name may follow in this very transaction; its events come after.
+        """
         self._deltas.pop(queue.id, None)
+        self.deleted.add(queue.name)
+        for key in [key for key in self.events if key[0] == queue.name]:
+            del self.events[key]
 
     def filter_failed(self, subscription: str, stage: str) -> None:
         """Count a filter that did not compile, or failed at run time."""

@@ -8,7 +8,9 @@ disturbs SQLite's own. Nothing is created before the caller's mistakes are ruled
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -63,6 +65,11 @@ def check_place(path: str) -> None:
             raise OpenError(
                 f"{path} has several hard links; SQLite needs one name for a file and its log"
             )
+    check_local_disk(folder)
+
+
+def check_local_disk(folder: str) -> None:
+    """Refuse a folder of another machine."""
     kind = _network_file_system(folder)
     if kind is not None:
         raise OpenError(f"{folder} is on {kind}; SQLite's log needs a local disk")
@@ -90,6 +97,26 @@ def size_on_disk(path: str) -> int:
         except FileNotFoundError:
             continue
     return total
+
+
+def log_size(path: str) -> int | None:
+    """Bytes of the log; None for memory, and when there is none to look at."""
+    return None if path == MEMORY else _or_none(lambda: os.stat(path + "-wal").st_size)
+
+
+def disk_free(path: str) -> int | None:
+    """Bytes that an ordinary user may still write on the file's disk; None for memory, and when the
+    system does not say."""
+    if path == MEMORY:
+        return None
+    return _or_none(lambda: shutil.disk_usage(os.path.dirname(path)).free)
+
+
+def _or_none(look: Callable[[], int]) -> int | None:
+    try:
+        return look()
+    except OSError:
+        return None
 
 
 class FileLock:

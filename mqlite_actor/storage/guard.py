@@ -25,7 +25,11 @@ class FileReplaced(StorageFailed):
 
 
 class FileGuard:
-    """Remembers which files the connection has open; `watch` after every opening."""
+    """Remembers which files the connection has open; `watch` after every opening.
+
+    A look through a reader is held to the same: what it read counts only if the files are still
+    those.
+    """
 
     __slots__ = ("_database", "_index", "_log", "_path")
 

@@ -1,8 +1,9 @@
 """The file format: apply it to a fresh file, recognise ours, refuse everything else untouched.
 
-Called by `sqlite.open_store`. Ours is a file whose `meta.schema_version` is FORMAT and whose tables
-have exactly the text of schema.sql; fresh is a file that holds none of our tables (an application's
-own tables may be there and stay). Anything else is refused before the file is opened for writing.
+Called by `sqlite.open_store`, and by `outside` for a look. Ours is a file whose
+`meta.schema_version` is FORMAT and whose tables have exactly the text of schema.sql; fresh is a
+file that holds none of our tables (an application's own tables may be there and stay). Anything
+else is refused before the file is opened for writing.
 """
 
 from __future__ import annotations
@@ -124,6 +125,18 @@ def establish(connection: apsw.Connection) -> None:
             raise SchemaVersionMismatch(f"the file has schema {token!r}, not {FORMAT!r}")
         rename = ("UPDATE meta SET value = ? WHERE key = 'schema_version'", (step.after,))
         _in_one_transaction(connection, step.statements, (rename,))
+
+
+def check_current(connection: apsw.Connection, path: str) -> None:
+    """For whoever only looks: SchemaVersionMismatch unless the file holds this very format."""
+    if not _is_ours(connection, path):
+        raise SchemaVersionMismatch(f"{path} holds no queue")
+    token = _token(connection)
+    if token != FORMAT:
+        raise SchemaVersionMismatch(
+            f"{path} has schema {token!r}, an older one; the engine that owns it brings it up to"
+            " date when it opens it"
+        )
 
 
 def check_foreign_keys(connection: apsw.Connection) -> None:

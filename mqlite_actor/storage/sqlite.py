@@ -1,16 +1,17 @@
 """The local store: one APSW connection, opened with care, and its transactions.
 
-Called by the engine's storage thread only, one caller at a time, except for `checkpoint_passive`,
-which has a connection and a thread of its own. The order of opening is spec/engine.md 2.5: check
-the caller's words, inspect, take the lock, open, pragmas, schema. Any failure closes and unlocks
-again and leaves a refused file byte for byte as it was.
+Called by the engine's storage thread only, one caller at a time, except for `checkpoint_passive`
+and `look`, which have connections of their own and may run in other threads. The order of opening
+is spec/engine.md 2.5: check the caller's words, inspect, take the lock, open, pragmas, schema. Any
+failure closes and unlocks again and leaves a refused file byte for byte as it was.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import apsw
 
@@ -30,11 +31,15 @@ from mqlite_actor.storage.connection import (
     check_sqlite,
     connect,
     connect_checkpointer,
+    connect_reader,
     synchronous_level,
 )
 from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
 from mqlite_actor.storage.guard import FileGuard, FileReplaced
+from mqlite_actor.storage.reading import Look, NoReader, Reader, Readers, Step
 from mqlite_actor.storage.user_sql import UserSql
+
+T = TypeVar("T")
 
 # Errors after which nobody knows what the file holds until it was opened again.
 _DOUBTFUL: Final = (
@@ -46,6 +51,13 @@ def mapped(error: Exception) -> MqliteError:
     """The error of ours that a failure stands for. StorageFailed: the file is in doubt."""
     if isinstance(error, MqliteError):
         return error
+    found = _mapped(error)
+    number = getattr(error, "extendedresult", 0)  # what SQLite says of itself, more exactly
+    found.origin = f"{type(error).__name__} {number}" if number else type(error).__name__
+    return found
+
+
+def _mapped(error: Exception) -> MqliteError:
     if isinstance(error, apsw.FullError):
         return StorageFull("the disk is full; delete or purge messages, or free space")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
@@ -77,8 +89,8 @@ class SqliteStore:
     """
 
     __slots__ = (
-        "_checkpointer", "_guard", "_lock", "_synchronous", "complaint", "connection", "healthy",
-        "ledger", "log_pages", "path", "user_sql",
+        "_beside", "_checkpointer", "_guard", "_lock", "_synchronous", "complaint", "connection",
+        "healthy", "ledger", "log_pages", "path", "readers", "user_sql",
     )  # fmt: skip
 
     def __init__(self, path: str, synchronous: int, lock: files.FileLock | None) -> None:
@@ -89,7 +101,9 @@ class SqliteStore:
         self.log_pages = 0
         self._synchronous = synchronous
         self._lock = lock
+        self._beside = threading.Lock()  # whoever holds it has the checkpointer
         self._checkpointer: apsw.Connection | None = None
+        self.readers = Readers(lambda: Reader(connect_reader(path)))
         self._guard = None if path == files.MEMORY else FileGuard(path)
         self.connection = self._connect()
         self.user_sql = UserSql(self.connection)
@@ -149,10 +163,45 @@ class SqliteStore:
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
 
+    def look(self, step: Step[T], look: Look, *, busy_ms: int = limits.READ_BUSY_MS) -> T:
+        """A step's result on a snapshot of what is committed now, beside the writer. Any thread.
+
+        NoReader when the writer has to be asked: for memory, for a file in doubt (it is opened anew
+        first), when no connection can be had. `busy_ms` 0 never waits. Raises the contract's
+        errors; after one that puts the file in doubt it is opened anew before the next command.
+        """
+        if self._guard is None or not self.healthy:
+            raise NoReader
+        try:
+            reader = self.readers.borrow()
+        except (apsw.Error, OpenError) as error:
+            raise NoReader from error  # out of descriptors, perhaps: the writer has its own
+        is_sound = False
+        try:
+            found = reader.run(step, look, busy_ms=busy_ms)
+            self._guard.check_database()
+            self._guard.check_log()
+            is_sound = True
+        except Exception as error:
+            failure = mapped(error)
+            is_sound = not isinstance(failure, StorageFailed)
+            if not is_sound:
+                self.healthy = False
+            raise failure from error
+        finally:
+            self.readers.give_back(reader, is_sound=is_sound)
+        return found
+
     def reopen(self) -> None:
-        """Open the file anew, keeping the lock; OpenError or FileReplaced if that cannot be."""
+        """Open the file anew, keeping the lock; OpenError or FileReplaced if that cannot be.
+
+        Every connection to it is closed first: the connections of a process share the log's index,
+        and one that stayed would tie the new ones to an index that nobody else sees.
+        """
         assert self._guard is not None, "a database in memory is never opened again"
         self.ledger.forget()
+        self.readers.shut()
+        self._close_checkpointer()
         try:
             self._leave_log_alone()
             self.connection.close(True)
@@ -163,6 +212,7 @@ class SqliteStore:
             self.user_sql = UserSql(self.connection)
         except apsw.Error as error:
             raise OpenError(f"{self.path} cannot be opened again: {error}") from error
+        self.readers.admit()
         self.healthy = True
 
     def check_files(self) -> None:
@@ -175,21 +225,27 @@ class SqliteStore:
 
         Runs on its own connection, so it may be called from another thread while the writer works.
         """
-        if self._checkpointer is None:
-            self._checkpointer = connect_checkpointer(self.path, self._synchronous)
-        try:
-            self._checkpointer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except apsw.BusyError:
-            return  # the writer is cutting the log at this very moment
+        with self._beside:
+            if not self.healthy:
+                return
+            if self._checkpointer is None:
+                self._checkpointer = connect_checkpointer(self.path, self._synchronous)
+            try:
+                self._checkpointer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except apsw.BusyError:
+                return  # the writer is cutting the log at this very moment
 
     def truncate_log(self) -> bool:
         """Move all of the log into the file and cut it to nothing; False if a reader is in the way.
 
-        For the storage thread, between groups; never waits.
+        For the storage thread, between groups. Waits for nobody unless the log is too long, and
+        then for LOG_WAIT_MS: looks that began before end meanwhile, and those that begin now see
+        that all is moved and need no log.
         """
         if self.is_memory:
             return True
-        self.connection.set_busy_timeout(0)
+        is_long = self.log_pages >= limits.LOG_PAGES_MAX
+        self.connection.set_busy_timeout(limits.LOG_WAIT_MS if is_long else 0)
         try:
             self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.BusyError:
@@ -222,11 +278,19 @@ class SqliteStore:
         """Bytes on disk, log included; 0 for memory."""
         return files.size_on_disk(self.path)
 
+    def log_bytes(self) -> int | None:
+        """Bytes of the log; None for memory, and when there is none to look at."""
+        return files.log_size(self.path)
+
+    def disk_free_bytes(self) -> int | None:
+        """Room on the file's disk; None for memory, and when the system does not say."""
+        return files.disk_free(self.path)
+
     def close(self) -> None:
         """Close the connections, the writer's last, then release the lock."""
         try:
-            if self._checkpointer is not None:
-                self._checkpointer.close(True)
+            self.readers.shut()
+            self._close_checkpointer()
             try:
                 self.check_files()
             except FileReplaced:
@@ -235,6 +299,12 @@ class SqliteStore:
         finally:
             if self._lock is not None:
                 self._lock.release()
+
+    def _close_checkpointer(self) -> None:
+        with self._beside:
+            if self._checkpointer is not None:
+                self._checkpointer.close(True)
+                self._checkpointer = None
 
     def _leave_log_alone(self) -> None:
         """The log under this connection may not be the file's any more: closing must not move its

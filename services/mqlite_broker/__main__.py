@@ -1,7 +1,6 @@
-"""`python -m mqlite_broker [--addr HOST:PORT] [--insecure-allow-remote]`: the broker without the
-CLI.
+"""`python -m mqlite_broker [FLAGS]`: the broker without the command line.
 
-The same settings and the same `run` as `mqlite serve`; for images and tests that want nothing else.
+The same flags, settings and `run` as `mqlite serve`; for images and tests that want nothing else.
 """
 
 from __future__ import annotations
@@ -12,21 +11,18 @@ import sys
 
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_broker.serve import run
-from mqlite_broker.settings import read_settings
+from mqlite_broker.settings import FLAGS, SWITCHES, read_settings
 
 
 def main() -> int:
     """Read the command line and the environment, serve, and give the exit code."""
     parser = argparse.ArgumentParser(prog="mqlite_broker", allow_abbrev=False)
-    parser.add_argument("--addr")
-    parser.add_argument("--insecure-allow-remote", action="store_true")
-    parser.add_argument("--metrics", action="store_true")
-    given = parser.parse_args()
-    flags: dict[str, str | bool] = {"insecure-allow-remote": given.insecure_allow_remote}
-    if given.metrics:
-        flags["metrics"] = True
-    if given.addr is not None:
-        flags["addr"] = given.addr
+    for name in FLAGS:
+        parser.add_argument(f"--{name}", dest=name)
+    for name in SWITCHES:
+        parser.add_argument(f"--{name}", dest=name, action="store_true", default=None)
+    given: dict[str, str | bool | None] = vars(parser.parse_args())
+    flags = {name: value for name, value in given.items() if value is not None}
     try:
         settings = read_settings(flags, os.environ)
     except InvalidArgument as error:

@@ -1,6 +1,6 @@
 """The access log: one line per request, with the fields that its call deserves.
 
-Called by `app.py` when an answer is ready. FIELDS names, for each request type, what may be shown
+Called by `rpc.py` when an answer is ready. FIELDS names, for each request type, what may be shown
 of the request and its reply (spec/wire.md 5.3); bodies, properties, tokens and credentials are in
 no row.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.calls import Call
-from mqlite_broker.logs import Field, access, line, shown
+from mqlite_broker.logs import Field, access, access_line, shown
 
 READ: Final[dict[str, Callable[[Any], str | int]]] = {
     "queue": attrgetter("queue"),
@@ -80,7 +80,7 @@ class Entry:
         if self.code:
             fields.append(("code", self.code))
         fields.append(("dur", f"{(ended - self.started) * 1e3:.3f}ms"))
-        line(access, level, shown(self.name), *fields)
+        access_line(level, shown(self.name), fields)
 
     def _level(self, status: int) -> int:
         if status >= 500:  # classes of HTTP status

@@ -1,17 +1,19 @@
 """The HTTP door of the broker: QuartTrio on hypercorn, on sockets that are bound already.
 
 `serve.py` calls `serve_door` with a `DoorApp` and its listeners; each accepted stream becomes a
-`Connection`, which parses by `DoorProtocol` and runs the application. The lane hands over what it
-does not serve with `Door.handle`. HTTP/1.1 and 1.0 in clear text, nothing else.
+`Connection`, which parses by `DoorProtocol` and runs the application. If there is a lane, it sees
+a stream first, and hands over what it does not serve with `Door.handle`. HTTP/1.1 and 1.0, in clear
+text or over TLS, nothing else.
 Rules: an error of one connection, or of the application, ends neither the door nor another
 connection (faults.md B96). At the stop the listeners close before anything else happens (B71).
-Above `connections_max` the idlest connection makes room; if none is idle, newcomers wait in the
-kernel.
+Above `connections_max` the connection that has been silent longest makes room; if there is work on
+all of them, newcomers wait in the kernel.
 """
 
 from __future__ import annotations
 
 import math
+import ssl
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -25,8 +27,10 @@ from hypercorn.trio.worker_context import WorkerContext
 from mqlite_broker.door_app import DoorApp, DoorResponse, log
 from mqlite_broker.door_connection import Connection
 from mqlite_broker.door_inbox import Bell, Ingress, IngressStatistics
-from mqlite_broker.door_limits import LIFESPAN_SECONDS, DoorLimits
-from mqlite_broker.door_state import Doorway
+from mqlite_broker.door_limits import CROWDED_SECONDS, HEADS_BYTES, LIFESPAN_SECONDS, DoorLimits
+from mqlite_broker.door_state import Doorway, Guests
+from mqlite_broker.lane import Lane
+from mqlite_broker.rpc import Rpc
 
 __all__ = [
     "Door",
@@ -59,6 +63,8 @@ class Door:
         limits: DoorLimits,
         stopping: trio.Event,
         ingress: Ingress | None = None,
+        tls: ssl.SSLContext | None = None,
+        rpc: Rpc | None = None,
     ) -> None:
         config = Config()
         config.accesslog = None  # the application writes its own (spec/wire.md 5.3)
@@ -75,8 +81,13 @@ class Door:
             ingress=ingress or Ingress(limits.ingress_bytes_max),
             stopping=stopping,
             stirred=self._stir,
+            heads=Ingress(max(HEADS_BYTES, limits.header_bytes_max)),
+            tls=tls,
+            has_lane=rpc is not None,
         )
-        self._connections: dict[trio.SocketStream, Connection] = {}
+        self._connections: Guests = {}
+        self.lane = Lane(rpc, self._doorway, self._connections, self.handle) if rpc else None
+        self._evicted: object = None
         self._admitted = 0
         self._bell = Bell()
         self._may_enter = trio.Lock()
@@ -110,9 +121,9 @@ class Door:
             await trio.aclose_forcefully(stream)
 
     async def enter(self, stream: trio.SocketStream) -> None:
-        """`handle` for a stream that was counted by `admit`."""
+        """Serve a stream that was counted by `admit`: the lane first, if there is one."""
         try:
-            await self.handle(stream)
+            await (self.lane.serve(stream) if self.lane else self.handle(stream))
         finally:
             self._admitted -= 1
             self._stir()
@@ -120,11 +131,17 @@ class Door:
     async def has_room(self) -> None:
         """Return when one more connection may be accepted. Cancelled, nothing has changed."""
         async with self._may_enter:
-            while self._admitted >= self._doorway.limits.connections_max:
+            while self.is_full:
                 if not self._evict():
                     self._complain()
-                await self._bell.wait()
+                with trio.move_on_after(CROWDED_SECONDS):
+                    await self._bell.wait()
             self._is_crowded = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a newcomer needs somebody to go."""
+        return self._admitted >= self._doorway.limits.connections_max
 
     def admit(self) -> None:
         """Count a connection that was accepted, before its task starts."""
@@ -144,15 +161,32 @@ class Door:
         """Close all connections; returns how many had a request that stays unanswered."""
         return sum([connection.cut() for connection in list(self._connections.values())])
 
+    @asynccontextmanager
+    async def background(self) -> AsyncIterator[None]:
+        """What the lane needs beside its connections; it ends after the last of them."""
+        if self.lane is None:
+            yield
+            return
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.lane.run)
+                yield
+                nursery.cancel_scope.cancel()
+        finally:
+            self.lane.close()
+
     def _stir(self) -> None:
         self._bell.ring()
 
     def _evict(self) -> bool:
-        """Close the connection that has been idle longest."""
-        idle = [each for each in self._connections.values() if each.idle_until is not None]
+        """Close the connection that has been silent longest; one at a time is enough."""
+        if self._evicted in self._connections:
+            return True
+        idle = [key for key, each in self._connections.items() if each.idle_until is not None]
         if not idle:
             return False
-        min(idle, key=lambda each: each.idle_until or math.inf).dismiss()
+        self._evicted = min(idle, key=lambda key: self._connections[key].idle_until or math.inf)
+        self._connections[self._evicted].dismiss()
         return True
 
     def _complain(self) -> None:
@@ -173,6 +207,8 @@ class DoorListener(trio.abc.Listener[trio.SocketStream]):
 
     async def accept(self) -> trio.SocketStream:
         """The next connection, counted. Raises what the socket raises; cancelled, none is lost."""
+        if self._door.is_full:  # nobody goes before somebody comes
+            await trio.lowlevel.wait_readable(self._listener.socket)
         await self._door.has_room()
         stream = await self._listener.accept()
         self._door.admit()
@@ -190,9 +226,13 @@ async def serve_door(
     stopping: trio.Event,
     limits: DoorLimits | None = None,
     ingress: Ingress | None = None,
+    tls: ssl.SSLContext | None = None,
+    rpc: Rpc | None = None,
     task_status: trio.TaskStatus[Door] = trio.TASK_STATUS_IGNORED,
 ) -> int:
     """Serve `app` on `listeners` until `stopping` is set; returns how many requests were cut off.
+
+    With `rpc` there is a lane: plain calls are answered by it without the application.
 
     Started with the `Door` once connections are accepted. At the stop the listeners and all idle
     connections close at once, running requests have `grace_seconds` and are answered with
@@ -202,9 +242,9 @@ async def serve_door(
     everything at once; hand-backs have HANDBACK_SECONDS more.
     """
     limits = limits or DoorLimits()
-    door = Door(app, limits=limits, stopping=stopping, ingress=ingress)
+    door = Door(app, limits=limits, stopping=stopping, ingress=ingress, tls=tls, rpc=rpc)
     unanswered = 0
-    async with _lifespan(app), trio.open_nursery() as connections:
+    async with _lifespan(app), door.background(), trio.open_nursery() as connections:
         try:
             async with trio.open_nursery() as accepting:
                 doors = [DoorListener(door, listener) for listener in listeners]

@@ -175,7 +175,7 @@ class AppConnection(TrioASGIHTTPConnection):
                 self.exchange.delivered |= not self.has_door
         finally:
             if undelivered is not None and not self.exchange.delivered:
-                await _hand_back(undelivered, begun=self.exchange.begun)
+                await hand_back(undelivered, begun=self.exchange.begun)
         nursery.cancel_scope.cancel()
 
     async def _has_left(self) -> bool:
@@ -186,7 +186,8 @@ class AppConnection(TrioASGIHTTPConnection):
         return self.exchange.gone or trio.current_effective_deadline() == -math.inf
 
 
-async def _hand_back(undelivered: Undelivered, *, begun: bool) -> None:
+async def hand_back(undelivered: Undelivered, *, begun: bool) -> None:
+    """Await `undelivered`, shielded and for at most HANDBACK_SECONDS; what it raises is logged."""
     with trio.move_on_after(HANDBACK_SECONDS, shield=True) as patience:
         try:
             await undelivered(begun)

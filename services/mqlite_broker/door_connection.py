@@ -19,7 +19,9 @@ from hypercorn.typing import ConnectionState, LifespanState
 from hypercorn.utils import parse_socket_addr
 
 from mqlite_broker.door_inbox import Inbox
-from mqlite_broker.door_limits import LINGER_BYTES, RECEIVE_BYTES
+from mqlite_broker.door_intake import HeadRoom
+from mqlite_broker.door_limits import LINGER_BYTES, RECEIVE_BYTES, SILENT_SECONDS
+from mqlite_broker.door_pipe import Gone, Pipe
 from mqlite_broker.door_protocol import DoorProtocol
 from mqlite_broker.door_state import Doorway, Ends, Phase
 
@@ -39,9 +41,11 @@ class Connection(TCPServer):
             stream,  # type: ignore[arg-type]  # TCPServer names the TLS kind only
         )
         self.doorway = doorway
-        self.pipe = stream
+        self.pipe = Pipe(stream, doorway.tls)
+        self._came = trio.current_time()
         self.talk: DoorProtocol | None = None
         self._inbox = Inbox(prelude)
+        self._head = HeadRoom(doorway.limits.header_bytes_max, doorway.heads)
         self._reading = trio.CancelScope()
         self._feeding = trio.CancelScope()
         self._ended = trio.Event()
@@ -55,9 +59,23 @@ class Connection(TCPServer):
 
     @property
     def idle_until(self) -> float | None:
-        """When this connection is closed for idleness; None unless it is idle."""
-        idle = self.talk is not None and self.talk.phase is Phase.IDLE
-        return self.talk.due if idle and self.talk is not None else None
+        """When this connection would be closed for idleness; None while there is work on it.
+
+        One whose request has not come for SILENT_SECONDS is as idle as one that asks nothing: all
+        make room in the order in which they fell silent, so that silent or slow clients never keep
+        others out.
+        """
+        if self.talk is not None and self.talk.phase is Phase.IDLE:
+            return self.talk.due
+        limits = self.doorway.limits
+        if self.talk is None:
+            silent_since = self._came
+        elif self.talk.phase is Phase.HEAD:
+            silent_since = self.talk.due - limits.header_seconds
+        else:
+            return None
+        is_silent = trio.current_time() - silent_since > SILENT_SECONDS
+        return silent_since + limits.idle_seconds if is_silent else None
 
     def dismiss(self) -> None:
         """Close it now, unless a request is running or an answer is still being taken."""
@@ -78,10 +96,15 @@ class Connection(TCPServer):
         Cancelled, the handler is cancelled and the stream closed; an answer being written is
         lost.
         """
+        limits = self.doorway.limits
         try:
             ends = _addresses(self.pipe)
         except OSError:
             return  # it had left before it was looked at
+        if not await self.pipe.shake(
+            seconds=limits.header_seconds, linger_seconds=limits.linger_seconds
+        ):
+            return
         try:
             async with TaskGroup() as group:
                 self.talk = DoorProtocol(
@@ -99,6 +122,8 @@ class Connection(TCPServer):
 
     def _stir(self) -> None:
         """The phase has changed, or the parser has parked: both tasks look again."""
+        if self.talk is not None and self.talk.phase not in (Phase.HEAD, Phase.IDLE):
+            self._head.end()
         self._inbox.filled.ring()
         self._inbox.taken.ring()
 
@@ -133,17 +158,21 @@ class Connection(TCPServer):
     async def _receive(self) -> bytes:
         """Some bytes; none at the end of the connection, however it came."""
         try:
-            return bytes(await self.pipe.receive_some(RECEIVE_BYTES))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return await self.pipe.receive()
+        except Gone:
             self._hang_up()
             return b""
 
     async def _take_in(self, data: bytes) -> None:
         """Queue bytes for the feeder; at the bound wait, or cut a client that pipelines more.
 
-        Waiting is harmless before the request is complete, since nothing was done for it yet.
+        Waiting is harmless before the request is complete, since nothing was done for it yet. A
+        header block for which there is no room ends the connection.
         """
         talk = self._talk
+        if talk.phase in (Phase.HEAD, Phase.IDLE) and not self._head.grow(len(data)):
+            self._hang_up()  # as a block that does not end in time: without a word
+            return
         self._inbox.put(data)
         while self._inbox.size > self.doorway.limits.pipeline_bytes_max:
             if talk.phase is Phase.OVER:
@@ -185,8 +214,8 @@ class Connection(TCPServer):
                 return
             with trio.move_on_after(stall, shield=True) as patience:
                 try:
-                    await self.pipe.send_all(view[start : start + RECEIVE_BYTES])
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    await self.pipe.send(view[start : start + RECEIVE_BYTES])
+                except Gone:
                     self._hang_up()
             if patience.cancelled_caught:
                 self._hang_up()
@@ -199,19 +228,21 @@ class Connection(TCPServer):
         talk = self._talk
         may_be_sending = talk.has_unread or self._inbox.size > 0
         if talk.is_cut or not may_be_sending:
+            if not talk.is_cut:
+                await self.pipe.say_goodbye()
             self._hang_up()
             return
         talk.finish()
         self._ended.set()
         try:
-            self.pipe.socket.shutdown(trio.socket.SHUT_WR)
+            self.pipe.end_half()
         except OSError:
             self._hang_up()
         self._reading.deadline = trio.current_time() + self.doorway.limits.linger_seconds
 
     def _hang_up(self) -> None:
         """Close the socket under every task that uses it; each of them ends by itself."""
-        self.pipe.socket.close()
+        self.pipe.close()
         self._ended.set()
         if self.talk is not None:
             self.talk.cut()
@@ -222,10 +253,10 @@ class Connection(TCPServer):
         return self.talk
 
 
-def _addresses(stream: trio.SocketStream) -> Ends:
+def _addresses(pipe: Pipe) -> Ends:
     """Both ends. Raises OSError if the client has left already."""
-    family = stream.socket.family
+    family = pipe.socket.family
     return Ends(
-        parse_socket_addr(family, stream.socket.getpeername()),
-        parse_socket_addr(family, stream.socket.getsockname()),
+        parse_socket_addr(family, pipe.socket.getpeername()),
+        parse_socket_addr(family, pipe.socket.getsockname()),
     )

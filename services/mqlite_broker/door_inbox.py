@@ -97,6 +97,14 @@ class Ingress:
             self.bytes_used += size
         return size
 
+    def take_at_once(self, size: int) -> int:
+        """Take room if it is there and nobody waits for it; else nothing. How much was taken."""
+        size = min(size, self.bytes_max)
+        if self._turn.locked() or self.bytes_used + size > self.bytes_max:
+            return 0
+        self.bytes_used += size
+        return size
+
     def give(self, size: int) -> None:
         """Return what `take` took."""
         self.bytes_used -= size

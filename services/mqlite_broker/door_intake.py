@@ -1,6 +1,7 @@
-"""One request body on its way in: counted, bounded, and drawn on the ingress budget.
+"""A request on its way in: counted, bounded, and drawn on the budgets of all connections.
 
-`DoorProtocol` makes an `Intake` for each request and asks it about each piece.
+`DoorProtocol` makes an `Intake` for each body and asks it about each piece; `Connection` has a
+`HeadRoom` for its header blocks.
 Rules: what is over the limit is counted and not kept (Quart raises RequestEntityTooLarge by the
 declared length, or by the piece that crosses the limit); a large body has room before it is read.
 """
@@ -12,7 +13,7 @@ import math
 import trio
 
 from mqlite_broker.door_inbox import Ingress
-from mqlite_broker.door_limits import BODY_FREE_BYTES
+from mqlite_broker.door_limits import BODY_FREE_BYTES, HEAD_FREE_BYTES
 
 
 class Intake:
@@ -56,3 +57,32 @@ class Intake:
         self._admission.cancel()
         self._ingress.give(self._admitted)
         self._admitted = 0
+
+
+class HeadRoom:
+    """The bytes of one header block that is being read.
+
+    A large block draws its whole limit on the budget of all connections, and gets it at once or
+    never: nobody waits for a block that no honest client sends.
+    """
+
+    __slots__ = ("_budget", "_limit", "_seen", "_taken")
+
+    def __init__(self, limit: int, budget: Ingress) -> None:
+        self._limit = limit
+        self._budget = budget
+        self._seen = 0
+        self._taken = 0
+
+    def grow(self, size: int) -> bool:
+        """Count bytes of the block; false if there is no room for a block of this length."""
+        self._seen += size
+        if not self._taken and self._seen > HEAD_FREE_BYTES:
+            self._taken = self._budget.take_at_once(self._limit)
+            return self._taken > 0
+        return True
+
+    def end(self) -> None:
+        """The block is complete, or its client has left: give the room back."""
+        self._budget.give(self._taken)
+        self._seen = self._taken = 0

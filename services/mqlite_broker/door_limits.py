@@ -19,6 +19,14 @@ BODY_FREE_BYTES: Final = 64 * KIB
 """Bodies up to here do not draw on the ingress budget: nearly every request, and all connections
 together hold less of them than a few large uploads."""
 
+HEAD_FREE_BYTES: Final = 16 * KIB
+"""Header blocks up to here do not draw on the budget of heads: twice what other servers allow at
+all."""
+
+HEADS_BYTES: Final = 16 * MIB
+"""Large header blocks being read, over all connections (design.md ruling R50): sixteen of the
+largest. Without it every connection could hold one."""
+
 BODY_REST_BYTES: Final = 64 * KIB
 """A request answered before its body was read keeps its connection if no more than this is
 missing; reading the rest is cheaper than a new connection."""
@@ -35,9 +43,20 @@ PARSER_EVENTS: Final = 64
 """The parser yields to other tasks after so many events: chunks of one byte cost one event
 each."""
 
+SILENT_SECONDS: Final = 0.5
+"""Without a whole header block for so long, a connection is silent, and makes room for another when
+the door is full. A request follows its connect within some round trips."""
+
+CROWDED_SECONDS: Final = 0.1
+"""How often a full door looks for one that has fallen silent."""
+
 HANDBACK_SECONDS: Final = 2.0
 """Giving an undelivered batch back is one short transaction; with `grace_seconds` and this a stop
 stays bounded even when the engine does not answer any more."""
+
+BODY_LATE: Final = "the body did not arrive in the time that there is for it"
+NO_ROOM: Final = "too many large requests are being read"
+"""What the 408 and the 503 of either door say."""
 
 LIFESPAN_SECONDS: Final = 2.0
 """What the application's own after-serving functions get at the end."""

@@ -29,7 +29,13 @@ from werkzeug.exceptions import BadRequest, HTTPException, RequestTimeout, Servi
 
 from mqlite_broker.door_app import EXTENSION, Exchange
 from mqlite_broker.door_intake import Intake
-from mqlite_broker.door_limits import BODY_REST_BYTES, HEADER_FIELDS_MAX, PARSER_EVENTS
+from mqlite_broker.door_limits import (
+    BODY_LATE,
+    BODY_REST_BYTES,
+    HEADER_FIELDS_MAX,
+    NO_ROOM,
+    PARSER_EVENTS,
+)
 from mqlite_broker.door_requests import (
     MALFORMED,
     SAFE_METHODS,
@@ -39,6 +45,7 @@ from mqlite_broker.door_requests import (
     refuse,
 )
 from mqlite_broker.door_state import Doorway, Ends, Phase
+from mqlite_broker.lane_head import PREFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -70,7 +77,7 @@ class DoorProtocol(H11Protocol):
             doorway.context,
             task_group,
             ConnectionState(LifespanState({})),
-            False,  # no TLS
+            doorway.tls is not None,
             ends.client,
             ends.server,
             send,
@@ -87,6 +94,7 @@ class DoorProtocol(H11Protocol):
         self._stir = stir
         self._held_head = b""
         self._head_lines = 0
+        self._is_for_the_lane = False
         self._intake = Intake(0, None, doorway.ingress)
         self._enter(Phase.HEAD, doorway.limits.header_seconds)
 
@@ -144,7 +152,7 @@ class DoorProtocol(H11Protocol):
         """`due` has passed. False if the connection is to be closed without a word."""
         if self.phase is not Phase.BODY:
             return False
-        self._fail_body(RequestTimeout())
+        self._fail_body(RequestTimeout(BODY_LATE))
         return True
 
     @property
@@ -212,6 +220,8 @@ class DoorProtocol(H11Protocol):
         assert self.exchange is not None
         target = origin(request)
         assert target is not None, "refused before"
+        is_call = target.path.startswith(PREFIXES)
+        self._is_for_the_lane = self.doorway.has_lane and is_call
         headers = list(request.headers)
         if target.authority is not None:  # it outranks the Host field (RFC 9112, 3.2.2)
             headers = [field for field in headers if field[0] != b"host"]
@@ -254,7 +264,7 @@ class DoorProtocol(H11Protocol):
         if not (self._intake.keeps(data) and is_wanted):
             return
         if not await self._intake.admit(self.due) and self.phase is Phase.BODY:
-            self._fail_body(ServiceUnavailable("too many large requests are being read"))
+            self._fail_body(ServiceUnavailable(NO_ROOM))
         elif self.stream is not None:
             await self.stream.handle(Body(stream_id=STREAM_ID, data=data))
 
@@ -274,7 +284,9 @@ class DoorProtocol(H11Protocol):
         self._enter(Phase.ANSWER)
 
     async def _malformed(self, error: h11.RemoteProtocolError) -> None:
-        if self.phase in (Phase.BODY, Phase.ANSWER):
+        if self.phase is Phase.ANSWER:
+            return  # bytes behind the last request of a connection: they are nobody's
+        if self.phase is Phase.BODY:
             self._fail_body(BadRequest("malformed chunked body"))
         elif self.wire.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             await self._refuse(MALFORMED.get(error.error_status_hint, MALFORMED[400]))
@@ -326,8 +338,14 @@ class DoorProtocol(H11Protocol):
         )
 
     def _ends_with(self, status: int) -> bool:
-        """Whether this answer is the last one on the connection."""
+        """Whether this answer is the last one on the connection.
+
+        One to a call is, if there is a lane: a client, or a proxy's pool, that comes back is
+        served there.
+        """
         if self.doorway.stopping.is_set() or self.is_leaving or status in ENDING_STATUSES:
+            return True
+        if self._is_for_the_lane:
             return True
         if self.wire.their_state is not h11.SEND_BODY:
             return self.wire.their_state is h11.ERROR

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     import trio
@@ -51,6 +52,34 @@ class Doorway:
     stopping: trio.Event
     stirred: Callable[[], None]
     """Told whenever a connection becomes idle."""
+    heads: Ingress
+    """Room for large header blocks; `ingress` is for bodies."""
+    tls: ssl.SSLContext | None = None
+    """Keys of this port; None: HTTP in clear."""
+    has_lane: bool = False
+    """Whether plain calls are served in front of this door (design.md ruling R47)."""
+
+
+class Guest(Protocol):
+    """A connection, whichever door serves it."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a request is being handled, or its body awaited."""
+
+    @property
+    def idle_until(self) -> float | None:
+        """When it would be closed for idleness; None while there is work on it."""
+
+    def dismiss(self) -> None:
+        """Close it now, unless a request is running or an answer is still being taken."""
+
+    def cut(self) -> bool:
+        """Close the socket under whatever runs; true if a request stays unanswered."""
+
+
+Guests = dict[object, Guest]
+"""All connections that are open, by what identifies them; oldest first."""
 
 
 class Ends(NamedTuple):

@@ -1,18 +1,28 @@
 """Log lines on stderr: `HH:MM:SS.mmm LEVEL text key=value`, or the same as JSON.
 
-Set up by `serve.py`; `app.py` writes one access line per request through `access_line`. Whatever
+Set up by `serve.py`; `access_log.py` writes one line per request through `access_line`. Whatever
 came from a client is quoted when it holds anything but plain characters, so that no name can forge
 a line or drive a terminal. Bodies, properties and tokens never get here.
+While `Lines.gather` runs, access lines leave together every few milliseconds, because a system call
+for each costs as much as a request's SQL; any other line leaves at once, and takes with it what
+came before. No line is lost when the gathering ends.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
+
+import trio
+
+from mqlite_actor.clock import SystemClock
 
 Field = tuple[str, str | int]
 
@@ -23,17 +33,92 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@%+,*<>=~-]+")
 TEXT_CHARACTERS: Final = 200
 """How much of a client's text a line repeats."""
 
+GATHER_SECONDS: Final = 0.02
+"""How long an access line may wait for others."""
+
+GATHER_LINES: Final = 1000
+"""More of them do not wait: some hundred kilobytes."""
+
+CLOCK: Final = SystemClock()
+
 access = logging.getLogger("mqlite.access")
+_root = logging.getLogger("mqlite")
+
+Form = Callable[[float, int, str, Sequence[Field], str], str]
+"""Instant, level, text, fields and traceback ("" for none) to a line."""
 
 
-def set_up(level: str, form: str) -> None:
+class Lines(logging.Handler):
+    """Writes lines to a descriptor, in the order in which they came."""
+
+    def __init__(self, descriptor: int, form: Form) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._form = form
+        self._gathered: list[str] = []
+        self._came = trio.Event()
+        self._is_gathering = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record at once, behind what was gathered."""
+        try:
+            error = _traceback(record)
+            fields = getattr(record, "fields", ())
+            text = self._form(record.created, record.levelno, record.getMessage(), fields, error)
+        except Exception:  # noqa: BLE001  # logging's rule: a bad line does not hurt its caller
+            self.handleError(record)
+            return
+        self._put(text, may_wait=False)
+
+    def add(self, level: int, text: str, fields: Sequence[Field]) -> None:
+        """A line that may wait for others."""
+        text = self._form(CLOCK.now_ms() / 1000, level, text, fields, "")
+        self._put(text, may_wait=self._is_gathering)
+
+    def flush(self) -> None:
+        """Write what was gathered. A log that nobody can read stops nobody."""
+        assert self.lock is not None
+        with self.lock:
+            text = "".join(self._gathered)
+            self._gathered.clear()
+            data = text.encode("utf-8", "backslashreplace")
+            try:
+                while data:
+                    data = data[os.write(self._descriptor, data) :]
+            except OSError:
+                return  # its reader has left, or its disk is full: there is no place to say so
+
+    async def gather(self) -> None:
+        """Let access lines wait for each other until this is cancelled; then write what waits."""
+        self._is_gathering = True
+        try:
+            while True:
+                await self._came.wait()
+                await trio.sleep(GATHER_SECONDS)
+                self._came = trio.Event()
+                self.flush()
+        finally:
+            self._is_gathering = False
+            self.flush()
+
+    def _put(self, text: str, *, may_wait: bool) -> None:
+        assert self.lock is not None
+        with self.lock:  # a worker thread may log
+            self._gathered.append(text)
+            number = len(self._gathered)
+        if not may_wait or number >= GATHER_LINES:
+            self.flush()
+        else:
+            self._came.set()
+
+
+def set_up(level: str, form: str) -> Lines:
     """Send the loggers of mqlite to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
-    root = logging.getLogger("mqlite")
-    root.handlers[:] = [handler]
-    root.setLevel(LEVEL_WORDS[level])
-    root.propagate = False
+    lines = Lines(sys.stderr.fileno(), _json_line if form == "json" else _text_line)
+    _root.handlers[:] = [lines]
+    _root.setLevel(LEVEL_WORDS[level])
+    _root.propagate = False
+    return lines
 
 
 def line(log: logging.Logger, level: int, text: str, *fields: Field) -> None:
@@ -41,10 +126,21 @@ def line(log: logging.Logger, level: int, text: str, *fields: Field) -> None:
     log.log(level, "%s", text, extra={"fields": fields})
 
 
+def access_line(level: int, text: str, fields: Sequence[Field]) -> None:
+    """A line of the access log. A plain one takes a short way past `logging`'s records."""
+    if level < logging.WARNING:
+        for handler in _root.handlers:
+            if isinstance(handler, Lines):
+                handler.add(level, text, fields)
+                return
+    line(access, level, text, *fields)
+
+
 def shown(value: str | int) -> str:
     """A value as it stands in a text line."""
-    text = clipped(str(value))
-    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+    if isinstance(value, int):
+        return str(value)
+    return _shown(value) if len(value) <= TEXT_CHARACTERS else _quoted(clipped(value))
 
 
 def clipped(text: str) -> str:
@@ -52,40 +148,48 @@ def clipped(text: str) -> str:
     return text if len(text) <= TEXT_CHARACTERS else text[:TEXT_CHARACTERS] + "…"
 
 
-class _TextFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        stamp = datetime.fromtimestamp(record.created, tz=UTC).astimezone()
-        parts = [
-            f"{stamp:%H:%M:%S}.{stamp.microsecond // 1000:03d}",
-            _WORD_OF.get(record.levelno, "INFO"),
-            printable(record.getMessage()),
-        ]
-        parts += [f"{name}={shown(value)}" for name, value in _fields(record)]
-        text = " ".join(parts)
-        if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
-        return text
+@lru_cache(maxsize=256)  # queues and calls come again; at most 256 short texts
+def _shown(text: str) -> str:
+    return _quoted(text)
 
 
-class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        stamp = datetime.fromtimestamp(record.created, tz=UTC)
-        entry: dict[str, str | int] = {
-            "at": stamp.isoformat(timespec="milliseconds"),
-            "level": _WORD_OF.get(record.levelno, "INFO").lower(),
-            "text": record.getMessage(),
-            **{name: clipped(v) if isinstance(v, str) else v for name, v in _fields(record)},
-        }
-        if record.exc_info:
-            entry["error"] = self.formatException(record.exc_info)
-        return json.dumps(entry)
-
-
-def _fields(record: logging.LogRecord) -> tuple[Field, ...]:
-    found: tuple[Field, ...] = getattr(record, "fields", ())
-    return found
+def _quoted(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
 def printable(text: str) -> str:
     """Control characters and line breaks as escapes."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _text_line(at: float, level: int, text: str, fields: Sequence[Field], error: str) -> str:
+    second = int(at)
+    stamp = f"{_local(second)}.{round((at - second) * 1000) % 1000:03d}"
+    found = f"{stamp} {_WORD_OF.get(level, 'INFO')} {printable(text)}"
+    for name, value in fields:
+        found += f" {name}={shown(value)}"
+    return f"{found}\n{error}\n" if error else f"{found}\n"
+
+
+def _json_line(at: float, level: int, text: str, fields: Sequence[Field], error: str) -> str:
+    stamp = datetime.fromtimestamp(at, tz=UTC)
+    entry: dict[str, str | int] = {
+        "at": stamp.isoformat(timespec="milliseconds"),
+        "level": _WORD_OF.get(level, "INFO").lower(),
+        "text": text,
+        **{name: clipped(v) if isinstance(v, str) else v for name, v in fields},
+    }
+    if error:
+        entry["error"] = error
+    return json.dumps(entry) + "\n"
+
+
+def _traceback(record: logging.LogRecord) -> str:
+    return logging.Formatter().formatException(record.exc_info) if record.exc_info else ""
+
+
+@lru_cache(maxsize=2)  # lines come in the order of time
+def _local(second: int) -> str:
+    return f"{datetime.fromtimestamp(second, tz=UTC).astimezone():%H:%M:%S}"

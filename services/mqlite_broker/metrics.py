@@ -1,8 +1,9 @@
 """/metrics: the Observe snapshot as Prometheus text, family by family.
 
 Called by `app.py` with the very snapshot that Observe would answer, so the two show the same
-numbers. Order, names and labels are the contract's (spec/wire.md 4.11); a family whose values are
-not available has its head and no sample. The text itself is made by prometheus_client.
+numbers. Order, names and labels are the contract's (spec/wire.md 4.11), and then ours (ruling R9);
+a family whose values are not available has its head and no sample. The text itself is made by
+prometheus_client.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from prometheus_client.core import (
     Metric,
 )
 
-from mqlite_actor.contract.observe import Histogram, ObserveResponse, QueueDepth
+from mqlite_actor.contract.observe import (
+    Histogram,
+    ObserveResponse,
+    ProcessInfo,
+    QueueDepth,
+)
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -44,6 +50,9 @@ class _Snapshot:
         yield from _storage(self._seen)
         yield from _maintenance(self._seen)
         yield from _http(self._seen)
+        yield from _room(self._seen)
+        yield from _waiting(self._seen)
+        yield from _process(self._seen.process)
 
 
 def text(seen: ObserveResponse) -> bytes:
@@ -57,7 +66,10 @@ def text(seen: ObserveResponse) -> bytes:
 
 
 def _gauge(name: str, help_text: str, labels: Labels, samples: Iterable[Sample]) -> Metric:
-    family = GaugeMetricFamily(f"mqlite_{name}", help_text, labels=labels)
+    return _filled(GaugeMetricFamily(f"mqlite_{name}", help_text, labels=labels), samples)
+
+
+def _filled(family: GaugeMetricFamily, samples: Iterable[Sample]) -> Metric:
     for values, number in samples:
         family.add_metric(values, number)
     return family
@@ -109,7 +121,12 @@ def _store(seen: ObserveResponse) -> Iterator[Metric]:
 def _collection(seen: ObserveResponse) -> Iterator[Metric]:
     found = seen.collection
     is_good = found.state == "available"
-    yield _one("start_time_seconds", "When the engine started", seen.started_at_ms / 1000)
+    started_at_ms = seen.started_at_ms
+    yield _one(
+        "start_time_seconds",
+        "When the engine started",
+        None if started_at_ms is None else started_at_ms / 1000,
+    )
     yield _one("sample_timestamp_seconds", "When this was sampled", seen.sampled_at_ms / 1000)
     yield _one(
         "collection_last_success_timestamp_seconds",
@@ -280,3 +297,47 @@ def _http(seen: ObserveResponse) -> Iterator[Metric]:
         ("task",),
         [((row.task,), row.consecutive_failures) for row in seen.maintenance],
     )
+
+
+# -- beyond the contract's -------------------------------------------------------------------------
+
+
+def _room(seen: ObserveResponse) -> Iterator[Metric]:
+    runtime = seen.runtime
+    yield _one("storage_wal_bytes", "The write-ahead log on disk", runtime.wal_bytes)
+    yield _one("storage_free_bytes", "Room inside the database file", runtime.free_bytes)
+    yield _one("disk_free_bytes", "Room on the disk of the database", runtime.disk_free_bytes)
+
+
+def _waiting(seen: ObserveResponse) -> Iterator[Metric]:
+    yield _gauge(
+        "receive_waiters",
+        "Receives that wait for a message",
+        ("queue",),
+        [((row.queue,), row.count) for row in seen.receive_waiters or ()],
+    )
+    yield _one("mailbox_depth", "Commands that wait for the writer", seen.mailbox_depth)
+
+
+_PROCESS: Final = (
+    ("virtual_memory_bytes", "Address space", "virtual_bytes"),
+    ("resident_memory_bytes", "Memory in use", "resident_bytes"),
+    ("start_time_seconds", "When the process started", "start_time_seconds"),
+    ("open_fds", "File descriptors in use", "open_descriptors"),
+    ("max_fds", "File descriptors that it may have", "max_descriptors"),
+)
+"""Name, help and field; the names that every Prometheus client gives them."""
+
+
+def _process(found: ProcessInfo | None) -> Iterator[Metric]:
+    cpu_seconds = None if found is None else found.cpu_seconds
+    cpu = CounterMetricFamily("process_cpu_seconds_total", "Processor time since the start")
+    if cpu_seconds is not None:
+        cpu.add_metric((), cpu_seconds)
+    yield cpu
+    for name, help_text, field in _PROCESS:
+        number: float | None = None if found is None else getattr(found, field)
+        yield _filled(
+            GaugeMetricFamily(f"process_{name}", help_text),
+            [] if number is None else [((), number)],
+        )

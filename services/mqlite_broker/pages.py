@@ -1,19 +1,24 @@
-"""The open pages: the discovery card and the liveness probe.
+"""The open pages: the discovery card, the liveness probe and the readiness probe.
 
-Built once per broker, served by `app.py` to anybody. Nothing in them names a queue, a file, a count
-or a credential (spec/wire.md 4.8).
+Served by `rpc.py` to anybody. Nothing in them names a queue, a file, a count or a credential
+(spec/wire.md 4.8, ruling R35).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from mqlite_actor.contract.calls import Call
-from mqlite_actor.version import __version__
+from mqlite_actor.contract.errors import Unavailable
 
-HEALTH = b"ok"
+HEALTH: Final = b"ok"
+
+READY_PATH: Final = "/readyz"
+READY: Final = b"ready"
+PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -30,12 +35,21 @@ class Card(msgspec.Struct, frozen=True):
     metrics: str | msgspec.UnsetType
 
 
-def card(calls: Iterable[Call], *, is_auth_on: bool, has_metrics: bool, docs_url: str) -> bytes:
+def readiness(unready: str) -> bytes:
+    """`GET /readyz`: whether work may be sent here. Unavailable with the reason if not."""
+    if unready:
+        raise Unavailable(f"not ready: {unready}")
+    return READY
+
+
+def card(
+    calls: Iterable[Call], *, version: str, is_auth_on: bool, has_metrics: bool, docs_url: str
+) -> bytes:
     """`GET /`: what this is and which calls it serves."""
     found = Card(
         name="mqlite",
         description="Durable message queue in one SQLite file, served over HTTP",
-        version=__version__,
+        version=version,
         status="ok",
         auth="bearer" if is_auth_on else "none",
         docs=docs_url,

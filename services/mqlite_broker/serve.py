@@ -3,43 +3,51 @@
 Called by the command line with checked settings; owns signals and the exit code. The order is the
 contract's: the file before the port, the ready line only after the bind (spec/tools.md 1.3, 5.1).
 The first SIGTERM or SIGINT closes the listeners, answers every long poll with an empty list and
-lets running requests finish within the grace period; a second one ends at once.
+lets running requests finish within the grace period; a second one ends at once. Serving itself is
+`hosting.py`, which `q.serve` shares.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 import signal
+import ssl
 import sys
-from collections.abc import Sequence
-from typing import Final
 
 import trio
 
+from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import limits
-from mqlite_actor.contract.errors import InvalidArgument, MqliteError, OpenError, Unsupported
+from mqlite_actor.contract.errors import InvalidArgument, MqliteError, Unsupported
+from mqlite_actor.engine.diagnostics import (
+    BROKER,
+    STARTED,
+    STOPPED,
+    DiagnosticsLog,
+    Trouble,
+    open_log,
+)
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.sweeper import Retention
 from mqlite_actor.sdk.address import StoreKind, masked, parse_store
 from mqlite_actor.version import __version__
-from mqlite_broker import logs
+from mqlite_broker import descriptors, hosting, logs, tls, tokens
 from mqlite_broker.app import BrokerApp
-from mqlite_broker.door import Door, DoorLimits, serve_door
 from mqlite_broker.settings import Settings
+from mqlite_broker.tokens import Tokens
 
 _log = logging.getLogger("mqlite.broker")
 
-FORCED: Final = 130
+FORCED = 130
 """Exit code after a second signal."""
 
 
 def run(settings: Settings) -> int:
     """Serve until a signal; the exit code: 0 stopped in order, 1 refused or cut, 130 forced."""
-    logs.set_up(settings.log_level, settings.log_format)
+    lines = logs.set_up(settings.log_level, settings.log_format)
     try:
-        return trio.run(_serve, settings)
+        return trio.run(_serve, settings, lines)
     except (MqliteError, OSError) as error:
         reason = error.message if isinstance(error, MqliteError) else str(error)
         line = logs.printable(reason)
@@ -57,59 +65,54 @@ class _Stopping:
         self.forced = False
 
 
-async def _serve(settings: Settings) -> int:
-    options = EngineOptions(
-        synchronous=settings.synchronous,
-        message_bytes_max=settings.message_bytes_max,
-        room_seconds=limits.MAILBOX_WAIT_SECONDS,
-        inline=True,
-        retention=Retention(
-            settings.dlq_max_age_ms, settings.dlq_max_count, settings.dlq_max_bytes
-        ),
-    )
+async def _serve(settings: Settings, lines: logs.Lines) -> int:
     location = _store(settings.db)
+    context = tls.server_context(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
+    diagnostics = _diagnostics(settings)
+    settings = descriptors.make_room(settings)
     for warning in settings.warnings:
         _log.warning("%s", warning)
     stopping = _Stopping()
-    async with open_engine(location, options) as engine:
+    async with open_engine(location, _options(settings, diagnostics)) as engine:
         _announce(settings, location)
-        listeners = await _bind(settings)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_watch_signals, stopping, engine, nursery.cancel_scope)
-            cut = await _serve_door(engine, settings, listeners, stopping)
-            nursery.cancel_scope.cancel()
+        cut = await _host(engine, settings, context, stopping, lines)
+    if diagnostics is not None:
+        _note(diagnostics, STOPPED, "forced" if stopping.forced else "")
     if stopping.forced:
         return FORCED
     logs.line(_log, logging.INFO, "stopped", ("cut", cut))
     return 1 if cut else 0
 
 
-async def _serve_door(
+async def _host(
     engine: Engine,
     settings: Settings,
-    listeners: Sequence[trio.SocketListener],
+    context: ssl.SSLContext | None,
     stopping: _Stopping,
+    lines: logs.Lines,
 ) -> int:
-    app = BrokerApp(engine, settings)
+    """Serve from the bind to the last answer; how many requests were cut."""
+    listeners = await hosting.bind(settings)
+    if settings.token_file:
+        tokens.keep(Tokens(settings.tokens, is_generated=True, file=settings.token_file))
     cut = 0
+    app = BrokerApp(engine, settings)
     async with trio.open_nursery() as nursery:
 
-        async def door(task_status: trio.TaskStatus[Door]) -> None:
+        async def host(task_status: trio.TaskStatus[hosting.Base]) -> None:
             nonlocal cut
-            cut = await serve_door(
-                app,
-                listeners,
-                limits=DoorLimits(),
-                stopping=stopping.asked,
-                task_status=task_status,
+            cut = await hosting.host(
+                app, listeners, tls=context, stopping=stopping.asked, task_status=task_status
             )
+            nursery.cancel_scope.cancel()
 
-        await nursery.start(door)
-        _announce_ready(settings, listeners)
+        nursery.start_soon(lines.gather)
+        nursery.start_soon(_watch_signals, stopping, app, nursery.cancel_scope)
+        _announce_ready(settings, await nursery.start(host))
     return cut
 
 
-async def _watch_signals(stopping: _Stopping, engine: Engine, everything: trio.CancelScope) -> None:
+async def _watch_signals(stopping: _Stopping, app: BrokerApp, everything: trio.CancelScope) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for number in signals:
             name = signal.Signals(number).name
@@ -120,10 +123,24 @@ async def _watch_signals(stopping: _Stopping, engine: Engine, everything: trio.C
                 return
             logs.line(_log, logging.INFO, "stopping", ("signal", name))
             stopping.asked.set()
-            engine.stop_waiting()
+            app.rpc.engine.stop_waiting()  # paced redrives and purges end too (ruling R25)
+            app.rpc.visit.end()
 
 
 # -- opening ---------------------------------------------------------------------------------------
+
+
+def _options(settings: Settings, diagnostics: DiagnosticsLog | None) -> EngineOptions:
+    return EngineOptions(
+        synchronous=settings.synchronous,
+        message_bytes_max=settings.message_bytes_max,
+        room_seconds=limits.MAILBOX_WAIT_SECONDS,
+        inline=True,
+        retention=Retention(
+            settings.dlq_max_age_ms, settings.dlq_max_count, settings.dlq_max_bytes
+        ),
+        diagnostics=diagnostics,
+    )
 
 
 def _store(text: str) -> str:
@@ -133,15 +150,19 @@ def _store(text: str) -> str:
     return ":memory:" if store.kind is StoreKind.MEMORY else f"file:{store.location}"
 
 
-async def _bind(settings: Settings) -> list[trio.SocketListener]:
+def _diagnostics(settings: Settings) -> DiagnosticsLog | None:
+    if not settings.diagnostics_dir:
+        return None
     try:
-        return await trio.open_tcp_listeners(settings.port, host=settings.host or None)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise OpenError(
-                f"{settings.address} is in use by another program; stop it or choose another --addr"
-            ) from error
-        raise InvalidArgument(f"cannot listen on {settings.address}: {error.strerror}") from error
+        log = open_log(settings.diagnostics_dir)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"MQLITE_DIAGNOSTICS_DIR: {error.message}") from error
+    _note(log, STARTED, __version__)
+    return log
+
+
+def _note(log: DiagnosticsLog, code: str, detail: str) -> None:
+    log.report(Trouble(at_ms=SystemClock().now_ms(), task=BROKER, code=code, detail=detail))
 
 
 # -- what the start says ---------------------------------------------------------------------------
@@ -161,20 +182,17 @@ def _announce(settings: Settings, location: str) -> None:
     if settings.tokens is None:
         reach = "this machine" if settings.is_loopback else "anyone on the network"
         _log.warning("authentication is off: open to %s", reach)
+    elif settings.token_file:
+        logs.line(_log, logging.INFO, "administrator token kept", ("file", settings.token_file))
     elif settings.is_token_generated:
         token = settings.tokens[0]
         logs.line(_log, logging.INFO, "generated an administrator token", ("token", token))
     else:
-        number = len(settings.tokens)
-        logs.line(_log, logging.INFO, "administrator tokens from MQLITE_TOKENS", ("n", number))
+        logs.line(_log, logging.INFO, "administrator tokens given", ("n", len(settings.tokens)))
     logs.line(_log, logging.INFO, "cross-origin requests", ("cors", settings.cors or "off"))
 
 
-def _announce_ready(settings: Settings, listeners: Sequence[trio.SocketListener]) -> None:
-    port = listeners[0].socket.getsockname()[1]
-    everywhere = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, not bound
-    host = "127.0.0.1" if settings.host in everywhere else settings.host
-    base = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _announce_ready(settings: Settings, base: hosting.Base) -> None:
     credential = "-H 'Authorization: Bearer TOKEN' " if settings.tokens else ""
-    logs.line(_log, logging.INFO, "ready", ("url", base))
-    _log.info("try: curl %s-X POST %s/mqlite.v1.AdminService/ListQueues", credential, base)
+    logs.line(_log, logging.INFO, "ready", ("url", base.url))
+    _log.info("try: curl %s-X POST %s/mqlite.v1.AdminService/ListQueues", credential, base.url)

@@ -3,14 +3,14 @@
 Called by the `serve` command before anything is opened or bound. A flag wins over its variable, an
 empty variable counts as unset (except MQLITE_ADDR, where blank is an error). What would open the
 broker or weaken its durability by a typo is refused; a bad size only warns and keeps its default,
-as the contract has it (spec/tools.md 2, faults B84).
+as the contract has it (spec/tools.md 2, faults B84). A secret may stand in a file; to name both is
+refused, for nobody could tell which one counts.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-import secrets
 from collections.abc import Mapping
 from typing import Final, TypedDict
 
@@ -19,13 +19,18 @@ import msgspec
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk.notation import parse_duration, parse_size
+from mqlite_actor.version import __version__
+from mqlite_broker import tokens as token_sources
 from mqlite_broker.auth import is_loopback
+from mqlite_broker.door_limits import DoorLimits
+from mqlite_broker.tokens import Tokens
 
 VARIABLES: Final = (
     "MQLITE_ADDR", "MQLITE_DB", "MQLITE_SYNC", "MQLITE_MAX_MESSAGE_BYTES", "MQLITE_TOKENS",
-    "MQLITE_MONITOR_TOKENS", "MQLITE_METRICS",
+    "MQLITE_TOKENS_FILE", "MQLITE_MONITOR_TOKENS", "MQLITE_MONITOR_TOKENS_FILE", "MQLITE_METRICS",
+    "MQLITE_TLS_CERT", "MQLITE_TLS_KEY", "MQLITE_MAX_CONNECTIONS", "MQLITE_DIAGNOSTICS_DIR",
     "MQLITE_DLQ_RETENTION", "MQLITE_DLQ_MAX_AGE", "MQLITE_DLQ_MAX_COUNT", "MQLITE_DLQ_MAX_BYTES",
-    "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL",
+    "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL", "MQLITE_LANE",
 )  # fmt: skip
 """What `serve` reads."""
 
@@ -36,6 +41,12 @@ OTHERS: Final = (
 )  # fmt: skip
 """What other parts read; known, so that no warning names them."""
 
+FLAGS: Final = (
+    "addr", "token-file", "tls-cert", "tls-key", "max-connections", "docs-url", "diagnostics-dir",
+)  # fmt: skip
+SWITCHES: Final = ("insecure-allow-remote", "metrics", "no-lane")
+"""What `serve` takes on its command line, with and without a value."""
+
 LEVELS: Final = ("debug", "info", "warn", "error")
 FORMATS: Final = ("text", "json")
 
@@ -43,30 +54,52 @@ SWITCH_WORDS: Final = {
     "": False, "off": False, "false": False, "0": False, "on": True, "true": True, "1": True,
 }  # fmt: skip
 
-TOKEN_PREFIX: Final = "mqk_"  # the public beginning of every token, not a secret
+DOCS_URL: Final = "urn:mqlite-actor:docs"
+
+CONNECTIONS_MAX: Final = 100_000
+"""As many descriptors and some gigabytes: beyond it there is a typing error."""
+
+DLQ_MAX_AGE_MS: Final = 14 * 24 * 3_600_000
+DLQ_MAX_COUNT: Final = 1_000_000
+"""What `serve` keeps of dead letters unless told otherwise (spec/engine.md 1.4)."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything `serve` needs. `tokens` None: authentication is off."""
+    """Everything a broker needs. `tokens` None: authentication is off.
+
+    What has a default here is about the store and the process, which an embedding program has
+    settled by itself.
+    """
 
     host: str
     port: int
-    db: str
-    synchronous: str
-    message_bytes_max: int
     tokens: tuple[str, ...] | None
     is_token_generated: bool
     monitor_tokens: tuple[str, ...]
     has_metrics: bool
     cors: str  # the allowed origin, "*" for any, "" for none
-    log_level: str
-    log_format: str
     docs_url: str
-    dlq_max_age_ms: int  # 0: unbounded, as for the two below
-    dlq_max_count: int
-    dlq_max_bytes: int
+    connections_max: int
     insecure_allow_remote: bool
+    has_lane: bool = True  # never over TLS (ruling R31)
+    version: str = __version__  # what the card and the status say
+    db: str = ""
+    synchronous: str = "NORMAL"
+    message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT
+    token_file: str = ""  # where the generated token is kept; "": it is printed
+    tls_cert: str = ""  # "": HTTP in clear
+    tls_key: str = ""
+    diagnostics_dir: str = ""  # "": no diagnostic log
+    log_level: str = "info"
+    log_format: str = "text"
+    dlq_max_age_ms: int = DLQ_MAX_AGE_MS  # 0: unbounded, as for the two below
+    dlq_max_count: int = DLQ_MAX_COUNT
+    dlq_max_bytes: int = 0
     warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Without the tokens: a traceback must not show them."""
+        return f"Settings({self.address})"
 
     @property
     def address(self) -> str:
@@ -87,48 +120,41 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
     """
     warnings = _unknown(environ)
     host, port = _address(flags, environ)
-    tokens, is_generated = _tokens(_get(environ, "MQLITE_TOKENS"))
+    tokens = _tokens(flags, environ)
     insecure = bool(flags.get("insecure-allow-remote", False))
-    if tokens is None and not is_loopback(host) and not insecure:
-        raise InvalidArgument(
-            "MQLITE_TOKENS=off on an address that other machines can reach; bind a loopback address"
-            " (--addr 127.0.0.1:6754), set tokens, or add --insecure-allow-remote"
-        )
+    check_reach(tokens, host, insecure_allow_remote=insecure)
+    tls_cert, tls_key = _tls(flags, environ)
     return Settings(
         host=host,
         port=port,
         db=_get(environ, "MQLITE_DB") or "file:./mq.db",
         synchronous=_get(environ, "MQLITE_SYNC") or "NORMAL",
         message_bytes_max=_size(environ, "MQLITE_MAX_MESSAGE_BYTES", warnings),
-        tokens=tokens,
-        is_token_generated=is_generated,
-        has_metrics=_metrics(flags, environ, is_auth_on=tokens is not None),
-        monitor_tokens=_monitor_tokens(_get(environ, "MQLITE_MONITOR_TOKENS"), tokens),
-        cors=_cors(_get(environ, "MQLITE_CORS"), is_auth_on=tokens is not None),
+        tokens=tokens.values,
+        is_token_generated=tokens.is_generated,
+        token_file=tokens.file,
+        has_metrics=_metrics(flags, environ, is_auth_on=tokens.values is not None),
+        has_lane=_lane(flags, environ),
+        monitor_tokens=_monitor_tokens(environ, tokens),
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        connections_max=_connections(flags, environ),
+        diagnostics_dir=_either(flags, environ, "diagnostics-dir")[1],
+        cors=origin(_get(environ, "MQLITE_CORS"), "MQLITE_CORS", tokens),
         log_level=_word(environ, "MQLITE_LOG_LEVEL", LEVELS, "info"),
         log_format=_word(environ, "MQLITE_LOG_FORMAT", FORMATS, "text"),
         **_retention(environ, warnings),
-        docs_url=_get(environ, "MQLITE_DOCS_URL") or "urn:mqlite-actor:docs",
+        docs_url=_either(flags, environ, "docs-url")[1] or DOCS_URL,
         insecure_allow_remote=insecure,
         warnings=tuple(warnings),
     )
 
 
-# -- one variable each -----------------------------------------------------------------------------
+# -- rules that `q.serve` shares -------------------------------------------------------------------
 
 
-def _get(environ: Mapping[str, str], name: str) -> str:
-    return environ.get(name, "").strip()
-
-
-def _address(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -> tuple[str, int]:
-    flag = flags.get("addr")
-    if flag is not None:
-        source, text = "--addr", str(flag).strip()
-    elif "MQLITE_ADDR" in environ:
-        source, text = "MQLITE_ADDR", environ["MQLITE_ADDR"].strip()
-    else:
-        source, text = "MQLITE_ADDR", ":6754"
+def address(text: str, *, source: str) -> tuple[str, int]:
+    """HOST:PORT, [HOST]:PORT or :PORT as host and port."""
     host, colon, port_text = text.rpartition(":")
     if not text or not colon:
         raise InvalidArgument(f"{source} {text!r} is not HOST:PORT; use for example 127.0.0.1:6754")
@@ -143,43 +169,101 @@ def _address(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -> tup
     return host, int(port_text)
 
 
-def _tokens(text: str) -> tuple[tuple[str, ...] | None, bool]:
+def check_reach(tokens: Tokens, host: str, *, insecure_allow_remote: bool) -> None:
+    """Refuse to serve whoever can reach the address, unless somebody insists."""
+    if tokens.values is None and not is_loopback(host) and not insecure_allow_remote:
+        raise InvalidArgument(
+            "MQLITE_TOKENS=off on an address that other machines can reach; bind a loopback address"
+            " (--addr 127.0.0.1:6754), set tokens, or add --insecure-allow-remote"
+        )
+
+
+def check_metrics(*, is_on: bool, is_auth_on: bool) -> bool:
+    """Metrics name queues, so nobody may read them without a credential."""
+    if is_on and not is_auth_on:
+        raise InvalidArgument("metrics need authentication; set MQLITE_TOKENS or switch them off")
+    return is_on
+
+
+def origin(text: str, source: str, tokens: Tokens) -> str:
+    """The one origin that browsers may call from; "" for none."""
     if text.lower() == "off":
-        return None, False
-    if not text:
-        return (TOKEN_PREFIX + secrets.token_hex(32),), True
-    tokens = tuple(token for part in text.split(",") if (token := part.strip()))
-    if not tokens:
-        raise InvalidArgument(
-            "MQLITE_TOKENS holds no usable token; give a comma list, leave it empty for a generated"
-            " one, or say off"
-        )
-    for number, token in enumerate(tokens, start=1):
-        if re.search(r"\s", token):
-            raise InvalidArgument(
-                f"MQLITE_TOKENS: entry {number} holds a space or line break; no client can send it"
-            )
-    return tokens, False
+        return ""
+    if re.search(r"[\r\n]", text):
+        raise InvalidArgument(f"{source} holds a line break; give one origin, * or off")
+    return text or ("*" if tokens.values is not None else "")
 
 
-def _monitor_tokens(text: str, tokens: tuple[str, ...] | None) -> tuple[str, ...]:
-    if not text:
-        return ()
-    if tokens is None:
-        raise InvalidArgument(
-            "MQLITE_MONITOR_TOKENS needs administrator tokens; authentication is off"
-        )
-    found = tuple(part.strip() for part in text.split(","))
-    for number, token in enumerate(found, start=1):
-        if not token or re.search(r"\s", token):
-            raise InvalidArgument(
-                f"MQLITE_MONITOR_TOKENS: entry {number} is blank or holds a space or line break"
-            )
-        if token in tokens:
-            raise InvalidArgument(
-                f"MQLITE_MONITOR_TOKENS: entry {number} is an administrator token too; use another"
-            )
-    return found
+# -- one variable each -----------------------------------------------------------------------------
+
+
+def _either(
+    flags: Mapping[str, str | bool], environ: Mapping[str, str], name: str
+) -> tuple[str, str]:
+    """The flag of this name, else its variable: which it was, and its text."""
+    if name in flags:
+        return f"--{name}", str(flags[name]).strip()
+    variable = "MQLITE_" + name.upper().replace("-", "_")
+    return variable, _get(environ, variable)
+
+
+def _get(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name, "").strip()
+
+
+def _address(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -> tuple[str, int]:
+    flag = flags.get("addr")
+    if flag is not None:
+        source, text = "--addr", str(flag).strip()
+    elif "MQLITE_ADDR" in environ:
+        source, text = "MQLITE_ADDR", environ["MQLITE_ADDR"].strip()
+    else:
+        source, text = "MQLITE_ADDR", ":6754"
+    return address(text, source=source)
+
+
+def _tokens(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -> Tokens:
+    given = [name for name in ("MQLITE_TOKENS", "MQLITE_TOKENS_FILE") if _get(environ, name)]
+    if "token-file" in flags:
+        given.append("--token-file")
+    if len(given) > 1:
+        raise InvalidArgument(f"{given[0]} and {given[1]} both name tokens; give one")
+    if "token-file" in flags:
+        return token_sources.from_token_file(str(flags["token-file"]).strip())
+    path = _get(environ, "MQLITE_TOKENS_FILE")
+    if path:
+        return token_sources.from_list_file(path, source="MQLITE_TOKENS_FILE")
+    return token_sources.administrators(_get(environ, "MQLITE_TOKENS"), source="MQLITE_TOKENS")
+
+
+def _monitor_tokens(environ: Mapping[str, str], tokens: Tokens) -> tuple[str, ...]:
+    source = "MQLITE_MONITOR_TOKENS"
+    text, path = _get(environ, source), _get(environ, "MQLITE_MONITOR_TOKENS_FILE")
+    if text and path:
+        raise InvalidArgument(f"{source} and MQLITE_MONITOR_TOKENS_FILE both name tokens; give one")
+    if path:
+        source = "MQLITE_MONITOR_TOKENS_FILE"
+        text = token_sources.read_list(path, source=source)
+    return token_sources.monitors(text, tokens, source=source)
+
+
+def _tls(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -> tuple[str, str]:
+    (cert_source, cert), (key_source, key) = (
+        _either(flags, environ, name) for name in ("tls-cert", "tls-key")
+    )
+    if bool(cert) != bool(key):
+        there, missing = (cert_source, key_source) if cert else (key_source, cert_source)
+        raise InvalidArgument(f"{there} is set without {missing}; TLS needs both")
+    return cert, key
+
+
+def _connections(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -> int:
+    source, text = _either(flags, environ, "max-connections")
+    if not text and source.startswith("MQLITE_"):
+        return DoorLimits.connections_max
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= CONNECTIONS_MAX:
+        raise InvalidArgument(f"{source}={text!r} is no number from 1 to {CONNECTIONS_MAX}")
+    return int(text)
 
 
 def _metrics(
@@ -189,17 +273,14 @@ def _metrics(
     if word not in SWITCH_WORDS:
         raise InvalidArgument(f"MQLITE_METRICS={word!r} is unknown; use on or off")
     is_on = bool(flags["metrics"]) if "metrics" in flags else SWITCH_WORDS[word]
-    if is_on and not is_auth_on:
-        raise InvalidArgument("metrics need authentication; set MQLITE_TOKENS or switch them off")
-    return is_on
+    return check_metrics(is_on=is_on, is_auth_on=is_auth_on)
 
 
-def _cors(text: str, *, is_auth_on: bool) -> str:
-    if text.lower() == "off":
-        return ""
-    if re.search(r"[\r\n]", text):
-        raise InvalidArgument("MQLITE_CORS holds a line break; give one origin, * or off")
-    return text or ("*" if is_auth_on else "")
+def _lane(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -> bool:
+    word = _get(environ, "MQLITE_LANE").lower() or "on"
+    if word not in SWITCH_WORDS:
+        raise InvalidArgument(f"MQLITE_LANE={word!r} is unknown; use on or off")
+    return not flags["no-lane"] if "no-lane" in flags else SWITCH_WORDS[word]
 
 
 def _size(environ: Mapping[str, str], name: str, warnings: list[str]) -> int:
@@ -216,11 +297,6 @@ def _size(environ: Mapping[str, str], name: str, warnings: list[str]) -> int:
         warnings.append(f"{name}={text} is over the size of a request; using {most}")
         return most
     return size
-
-
-DLQ_MAX_AGE_MS: Final = 14 * 24 * 3_600_000
-DLQ_MAX_COUNT: Final = 1_000_000
-"""What `serve` keeps of dead letters unless told otherwise (spec/engine.md 1.4)."""
 
 
 class _Retention(TypedDict):

@@ -1,6 +1,6 @@
 """What the door counts: requests by call and code, and how long calls take.
 
-Filled by `app.py`, shown in Observe and /metrics. Only registered calls become rows, and a code
+Filled by `rpc.py`, shown in Observe and /metrics. Only registered calls become rows, and a code
 outside the vocabulary folds to `ok` or `internal`, so that no client can make the tables grow
 (faults B87).
 """
@@ -43,14 +43,18 @@ class Traffic:
 
     def count(self, rpc: str, code: str, status: int, seconds: float) -> None:
         """One finished request of a registered call."""
-        known = code if code in CODES else ("internal" if status >= HTTP_FAILURE else "ok")
-        row = self._requests[rpc, known]
+        row = self._requests.get((rpc, code))
+        if row is None:
+            row = self._requests[rpc, "internal" if status >= HTTP_FAILURE else "ok"]
         row[0] += 1
         row[1] += seconds
 
     def took(self, rpc: str, seconds: float) -> None:
         """Time of a call behind the credential check."""
-        self._latency.setdefault(rpc, Meter()).add(seconds)
+        meter = self._latency.get(rpc)
+        if meter is None:
+            meter = self._latency[rpc] = Meter()
+        meter.add(seconds)
 
     def shown(self, authentication: Iterable[tuple[str, int]]) -> HttpInfo:
         """As Observe shows it."""

@@ -53,7 +53,8 @@ class HandleKind:
     name: str
     open: Callable[[Surroundings], AbstractAsyncContextManager[Handle]]
     drives_clock: bool = False
-    needs_broker: bool = False
+    broker: str = ""
+    """The fixture of the broker that it needs."""
 
 
 @asynccontextmanager
@@ -140,7 +141,8 @@ KINDS: Final = (
     HandleKind("embedded", _embedded, drives_clock=True),
     HandleKind("embedded-sync", _embedded_sync),
     HandleKind("embedded-asyncio", _embedded_asyncio),
-    HandleKind("http", _http, needs_broker=True),
-    HandleKind("http-trio", _http_trio, needs_broker=True),
-    HandleKind("http-asyncio", _http_asyncio, needs_broker=True),
+    HandleKind("http", _http, broker="broker"),
+    HandleKind("http-trio", _http_trio, broker="broker"),
+    HandleKind("http-asyncio", _http_asyncio, broker="broker"),
+    HandleKind("hypercorn", _http, broker="broker_without_lane"),
 )

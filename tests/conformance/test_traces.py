@@ -84,9 +84,9 @@ async def in_process(app: BrokerApp) -> AsyncIterator[Ask]:
 
 
 @asynccontextmanager
-async def over_a_socket(app: BrokerApp) -> AsyncIterator[Ask]:
+async def over_a_socket(app: BrokerApp, *, has_lane: bool) -> AsyncIterator[Ask]:
     """The application behind the broker's door, asked on one kept connection."""
-    async with open_door(app) as door:
+    async with open_door(app, rpc=app.rpc if has_lane else None) as door:
         client = await door.connect()
 
         async def ask(step: Step, body: bytes | None) -> Answer:
@@ -107,7 +107,11 @@ async def over_a_socket(app: BrokerApp) -> AsyncIterator[Ask]:
 
 
 Way = Callable[[BrokerApp], AbstractAsyncContextManager[Ask]]
-WAYS: Final[dict[str, Way]] = {"in process": in_process, "over a socket": over_a_socket}
+WAYS: Final[dict[str, Way]] = {
+    "in process": in_process,
+    "through the lane": partial(over_a_socket, has_lane=True),
+    "through hypercorn": partial(over_a_socket, has_lane=False),
+}
 
 
 async def while_time_passes(

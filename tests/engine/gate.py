@@ -99,6 +99,13 @@ def bounded() -> AbstractContextManager[trio.CancelScope]:
     return trio.fail_after(PATIENCE)
 
 
+def empty_caches(engine: Engine) -> None:
+    """Whatever is read from now on comes from the disk."""
+    store = engine._store
+    for connection in (store.connection, *(each._connection for each in store.readers._idle)):
+        connection.pragma("shrink_memory")
+
+
 async def settled() -> None:
     """Return when every other task waits for something."""
     await trio.testing.wait_all_tasks_blocked()

@@ -47,8 +47,10 @@ HEALTH = {"ok", "failing", "recovered", "unknown"}
 
 KEYS = {
     "": """sampled_at_ms started_at_ms backend runtime collection queue_count subscription_count
-        queues messages storage maintenance filters version access http""",
-    "runtime": "schema_version ping_seconds read_available db_size_bytes db_size_available",
+        queues messages storage maintenance filters version access http diagnostics
+        mailbox_depth receive_waiters process""",
+    "runtime": """schema_version ping_seconds read_available db_size_bytes db_size_available
+        wal_bytes free_bytes disk_free_bytes""",
     "collection": "state last_success_at_ms duration_seconds error_code",
     "queues": """queue active locked deferred scheduled dead_lettered total oldest_message_age_ms
         kind unexpected""",
@@ -64,8 +66,14 @@ KEYS = {
     "http.authentication": "outcome count",
     "http.handler_latency": "rpc buckets count sum_seconds",
     "http.handler_latency.buckets": "upper_bound_seconds count",
+    "diagnostics": "state boot_id earlier_boots",
+    "diagnostics.earlier_boots": """boot_id first_at_ms last_at_ms failures last_task last_code
+        last_detail stopped""",
+    "receive_waiters": "queue count",
+    "process": """cpu_seconds start_time_seconds resident_bytes virtual_bytes open_descriptors
+        max_descriptors""",
 }
-"""Keys in the order of the contract, by the place of the object."""
+"""Keys in the order of the contract, by the place of the object; ours behind them."""
 
 DURATION = ["bounds_seconds", "bucket_counts", "count", "sum_seconds"]
 
@@ -117,6 +125,7 @@ def check(document: Document) -> None:
     _check_collection(document)
     _check_vocabularies(document)
     _check_maintenance(document["maintenance"])
+    _check_surplus(document)
     for row in document["storage"]["operations"]:
         check_duration(row["duration"])
     for row in document["http"]["handler_latency"]:
@@ -157,6 +166,20 @@ def _check_collection(document: Document) -> None:
     assert set(names) <= set(named)
     found = [(row["queue"], row["event"]) for row in document["messages"]]
     assert found == list(product(named, EVENTS))
+
+
+def _check_surplus(document: Document) -> None:
+    """What nobody knows is null: never zero, never left out."""
+    runtime = document["runtime"]
+    is_memory = document["backend"] == "memory"
+    assert (runtime["disk_free_bytes"] is None) is is_memory
+    assert not is_memory or runtime["wal_bytes"] is None
+    assert (runtime["free_bytes"] is not None) is runtime["read_available"]
+    waiting = [row["queue"] for row in document["receive_waiters"]]
+    assert waiting == sorted({row["queue"] for row in document["queues"] or []} | set(waiting))
+    assert document["mailbox_depth"] >= 0
+    for key, number in document["process"].items():
+        assert number is None or number > 0, key
 
 
 def _check_vocabularies(document: Document) -> None:

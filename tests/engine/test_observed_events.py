@@ -21,7 +21,7 @@ from mqlite_actor.sdk.embedded import Embedded
 from mqlite_actor.storage.database import Transaction
 from tests.conformance import asking
 from tests.engine.event_scripts import QUEUES, SCRIPTS, Script, furnish, held, spelled
-from tests.engine.gate import Gate, bounded, settled, teach
+from tests.engine.gate import Custom, Gate, bounded, settled, teach
 from tests.engine.snapshots import EVENTS, TASKS, depth, events, observe
 
 
@@ -130,17 +130,17 @@ async def test_a_group_that_is_rolled_back_counts_once_what_its_repetition_did(
         tx.happened("q", "purged", 7)
         raise apsw.FullError
 
-    teach(furnished, wire.StatsRequest, fails_after_writing)
+    teach(furnished, Custom, fails_after_writing)
     stop = await Gate(furnished, nursery).stop()
     refused: list[str] = []
 
-    async def ask_stats() -> None:
-        refused.append(await asking.refusal(furnished, wire.StatsRequest(queue="q")))
+    async def ask() -> None:
+        refused.append(await asking.refusal(furnished, Custom()))
 
     for name in ("q", "once"):
         nursery.start_soon(asking.send_bodies, furnished, name, b"1")
         await settled()
-    nursery.start_soon(ask_stats)
+    nursery.start_soon(ask)
     await settled()
     stop.release()
     with bounded():

@@ -21,7 +21,10 @@ from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.sweeper import Health
+from mqlite_actor.semantics import peek
+from mqlite_actor.storage.database import Transaction
 from tests.engine.gate import (
+    Custom,
     Gate,
     bodies,
     create,
@@ -144,10 +147,12 @@ async def test_foreground_work_goes_between_the_slices(
     await settled()
     active_then: list[int] = []
 
-    async def look() -> None:
-        active_then.append((await engine.call(wire.StatsRequest(queue="q"))).active)
+    def count(tx: Transaction, _request: object, now_ms: int) -> wire.EmptyResponse:
+        active_then.append(peek.stats(tx, wire.StatsRequest(queue="q"), now_ms).active)
+        return wire.EmptyResponse()
 
-    nursery.start_soon(look)
+    teach(engine, Custom, count)
+    nursery.start_soon(engine.call, Custom())
     await settled()
     stop.release()
     while not active_then:

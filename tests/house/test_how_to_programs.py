@@ -5,6 +5,7 @@ A page's `python` blocks, in order, are one program; its `text` block is the who
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from tests.house.tree import ROOT
 
-PAGES = ("dead-letters", "outbox")
+PAGES = ("dead-letters", "outbox", "serve")
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -29,7 +30,7 @@ def test_the_program_of_the_page_prints_what_the_page_says(page: str, tmp_path: 
     done = subprocess.run(
         [sys.executable, "-W", "error", program.name],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT)},
+        env={"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'services'}"},
         capture_output=True,
         check=False,
         text=True,

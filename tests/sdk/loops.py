@@ -13,11 +13,13 @@ BOUND_SECONDS = 15.0
 both_loops = pytest.mark.parametrize("backend", ["trio", "asyncio"])
 
 
-def run(backend: str, main: Callable[[], Awaitable[None]]) -> None:
+def run(
+    backend: str, main: Callable[[], Awaitable[None]], *, seconds: float = 2 * BOUND_SECONDS
+) -> None:
     """Run `main` on a fresh loop of this kind."""
 
     async def bounded() -> None:
-        with anyio.fail_after(BOUND_SECONDS * 2):
+        with anyio.fail_after(seconds):
             await main()
 
     anyio.run(bounded, backend=backend)

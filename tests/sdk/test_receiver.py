@@ -1,10 +1,9 @@
-"""A receiver claims for idle workers only, settles by what its handler did, and ends in order."""
+"""A receiver claims for idle workers only, and settles by what its handler did."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
 import anyio.from_thread
@@ -12,50 +11,10 @@ import pytest
 
 import mqlite_actor as mq
 from mqlite_actor.contract import wire
-from mqlite_actor.sdk.handle import Handle
-from tests.sdk.loops import both_loops, run
+from tests.sdk.loops import both_loops
+from tests.sdk.receiving_scene import Failing, Heard, nothing, on_queue
 
 R = TypeVar("R")
-
-Body = Callable[[mq.Embedded], Awaitable[None]]
-
-
-def on_queue(backend: str, body: Body) -> None:
-    """Run a test's body with an engine that has the queue "q"."""
-
-    async def main() -> None:
-        async with mq.open_embedded(":memory:") as q:
-            await q.create_queue("q", lock_duration=30, max_delivery_count=5)
-            await body(q)
-
-    run(backend, main)
-
-
-class Heard(mq.ReceiverHooks):
-    """Keeps what a receiver told; stops it after so many handled messages."""
-
-    def __init__(self) -> None:
-        self.claims: list[int] = []
-        self.ended: list[tuple[int, Exception | None]] = []
-        self.verdicts: list[tuple[int, mq.Verdict | None]] = []
-        self.lost: list[int] = []
-        self.errors: list[Exception] = []
-
-    def claimed(self, messages: int) -> None:
-        self.claims.append(messages)
-
-    def handled(self, message: mq.Received, seconds: float, error: Exception | None) -> None:
-        assert seconds >= 0
-        self.ended.append((message.seq_number, error))
-
-    def settled(self, message: mq.Received, verdict: mq.Verdict | None) -> None:
-        self.verdicts.append((message.seq_number, verdict))
-
-    def lease_lost(self, message: mq.Received) -> None:
-        self.lost.append(message.seq_number)
-
-    def trouble(self, error: mq.MqliteError) -> None:
-        self.errors.append(error)
 
 
 @both_loops
@@ -116,6 +75,7 @@ def test_it_never_claims_more_than_it_has_idle_workers(backend: str) -> None:
         await q.send("q", [str(number) for number in range(12)])
         heard = Heard()
         at_work = most = 0
+        all_at_work = anyio.Event()
         locked: list[int] = []
         receiver = q.receiver("q", concurrency=3, prefetch=2, hooks=heard)
 
@@ -123,8 +83,10 @@ def test_it_never_claims_more_than_it_has_idle_workers(backend: str) -> None:
             nonlocal at_work, most
             at_work += 1
             most = max(most, at_work)
+            if at_work == 3:
+                all_at_work.set()
+            await all_at_work.wait()
             locked.append((await q.stats("q")).locked)
-            await anyio.lowlevel.checkpoint()
             at_work -= 1
             if len(heard.ended) == 11:
                 receiver.stop()
@@ -136,23 +98,6 @@ def test_it_never_claims_more_than_it_has_idle_workers(backend: str) -> None:
         assert max(heard.claims) <= 2
 
     on_queue(backend, body)
-
-
-class Failing(Handle):
-    """A handle whose calls of one kind fail with the given errors first."""
-
-    def __init__(self, q: Handle, kind: type, errors: list[Exception]) -> None:
-        self._q = q
-        self._kind = kind
-        self._errors = errors
-        self.asked: list[Any] = []
-
-    async def call(self, request: wire.Request[R]) -> R:
-        if isinstance(request, self._kind):
-            self.asked.append(request)
-            if self._errors:
-                raise self._errors.pop(0)
-        return await self._q.call(request)
 
 
 @pytest.mark.promise("E156")
@@ -179,7 +124,7 @@ def test_a_claim_that_failed_is_repeated_once_under_the_same_attempt_id(backend:
 
 @pytest.mark.promise("E156")
 @both_loops
-def test_a_lost_lock_is_reported_and_ends_nothing(backend: str) -> None:
+def test_a_lost_lock_is_reported_and_endsnothing(backend: str) -> None:
     async def body(q: mq.Embedded) -> None:
         await q.send("q", ["a", "b"])
         heard = Heard()
@@ -208,17 +153,13 @@ def test_a_permanent_error_ends_the_run_with_it(backend: str, error: Exception) 
         heard = Heard()
         failing = Failing(q, wire.ReceiveRequest, [error])
         with pytest.raises(type(error)):
-            await failing.receiver("q", hooks=heard).run(_nothing)
+            await failing.receiver("q", hooks=heard).run(nothing)
         assert len(failing.asked) == 1
         assert heard.errors == [error]
         with pytest.raises(mq.QueueNotFound):
-            await q.receiver("nowhere").run(_nothing)
+            await q.receiver("nowhere").run(nothing)
 
     on_queue(backend, body)
-
-
-async def _nothing(_: object) -> None:
-    return
 
 
 @pytest.mark.promise("E157")
@@ -296,131 +237,10 @@ def test_closed_is_the_result_only_if_it_was_seen_before_the_cancellation(
         raised: list[type] = []
         with scope:
             try:
-                await receiver.run(_nothing)
+                await receiver.run(nothing)
             except mq.Closed:
                 raised.append(mq.Closed)
         assert raised == ([] if is_cancelled_first else [mq.Closed])
         assert scope.cancelled_caught == is_cancelled_first
 
     on_queue(backend, body)
-
-
-@both_loops
-def test_trouble_with_settling_is_tried_again(backend: str) -> None:
-    async def body(q: mq.Embedded) -> None:
-        await q.send_one("q", "a")
-        failing = Failing(q, wire.CompleteRequest, [mq.Unavailable("away")])
-        receiver = failing.receiver("q")
-
-        async def handle(_: mq.HeldMessage) -> None:
-            receiver.stop()
-
-        await receiver.run(handle)
-        assert (await q.stats("q")).total == 0
-
-    on_queue(backend, body)
-
-
-@both_loops
-def test_a_stop_lets_handlers_finish_within_the_limit_and_gives_the_rest_back(backend: str) -> None:
-    async def body(q: mq.Embedded) -> None:
-        await q.send("q", ["quick", "slow"])
-        both = anyio.Event()
-        seen: list[str] = []
-        receiver = q.receiver("q", concurrency=2, stop_seconds=0.2)
-
-        async def handle(message: mq.HeldMessage) -> None:
-            seen.append(message.text)
-            if len(seen) == 2:
-                both.set()
-                receiver.stop()
-            await both.wait()
-            if message.text == "slow":
-                await anyio.sleep_forever()
-
-        await receiver.run(handle)
-        (message,) = await q.receive("q", max_messages=9)
-        assert (message.text, message.delivery_count) == ("slow", 2)
-
-    on_queue(backend, body)
-
-
-@both_loops
-def test_what_was_claimed_and_shown_to_no_handler_goes_back_uncounted(backend: str) -> None:
-    """The answer to the claim and the stop come together."""
-
-    async def body(q: mq.Embedded) -> None:
-        class Late(Failing):
-            async def call(self, request: wire.Request[R]) -> R:
-                reply = await super().call(request)
-                if isinstance(request, wire.ReceiveRequest):
-                    receiver.stop()
-                return reply
-
-            async def give_back(
-                self, queue: str, messages: Sequence[wire.Message], *, attempt_id: str = ""
-            ) -> None:
-                await q.give_back(queue, messages, attempt_id=attempt_id)
-
-        await q.send("q", ["a", "b"])
-        receiver = Late(q, wire.StatsRequest, []).receiver("q", concurrency=2)
-        await receiver.run(_unseen)
-        counts = await q.stats("q")
-        assert (counts.active, counts.locked) == (2, 0)
-        assert [m.delivery_count for m in await q.receive("q", max_messages=9)] == [1, 1]
-
-    on_queue(backend, body)
-
-
-async def _unseen(_: object) -> None:
-    raise AssertionError("no handler was to see it")
-
-
-@both_loops
-def test_a_receiver_runs_once(backend: str) -> None:
-    async def body(q: mq.Embedded) -> None:
-        receiver = q.receiver("q")
-        receiver.stop()
-        await receiver.run(_nothing)
-        with pytest.raises(mq.InvalidArgument, match="runs once"):
-            await receiver.run(_nothing)
-
-    on_queue(backend, body)
-
-
-BAD = {
-    "no worker": ({"concurrency": 0}, "concurrency: 1 to"),
-    "no message a claim": ({"prefetch": 0}, "prefetch: at least one"),
-    "a negative limit": ({"stop_seconds": -1}, "stop_seconds: a negative"),
-    "a policy that is none": ({"on_failure": 5}, "on_failure: a policy"),
-    "a loss that nobody notices": ({"cancel_on_lost_lease": True}, "set auto_renew"),
-    "an unknown option": ({"workers": 3}, "workers: unknown option; there are"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_an_option_that_makes_no_sense_is_refused_at_once(name: str) -> None:
-    options: Any
-    options, reason = BAD[name]
-
-    async def body(q: mq.Embedded) -> None:
-        with pytest.raises(mq.InvalidArgument, match=reason):
-            q.receiver("q", **options)
-
-    on_queue("trio", body)
-    with mq.open_embedded_sync(":memory:") as q, pytest.raises(mq.InvalidArgument, match=reason):
-        q.receiver("q", **options)
-
-
-@both_loops
-def test_a_handler_that_is_no_function_of_its_colour_is_refused(backend: str) -> None:
-    async def body(q: mq.Embedded) -> None:
-        with pytest.raises(mq.InvalidArgument, match="handler"):
-            await q.receiver("q").run(5)  # type: ignore[arg-type]  # wrong on purpose
-
-    on_queue(backend, body)
-    with (
-        mq.open_embedded_sync(":memory:") as q,
-        pytest.raises(mq.InvalidArgument, match="a plain function here"),
-    ):
-        q.receiver("q").run(_nothing)

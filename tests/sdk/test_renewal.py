@@ -12,7 +12,7 @@ from mqlite_actor.contract import wire
 from mqlite_actor.sdk.http_clock import BrokerClock
 from mqlite_actor.sdk.renewal import pause_seconds
 from tests.sdk.loops import both_loops, run
-from tests.sdk.test_receiver import Failing, Heard
+from tests.sdk.receiving_scene import Failing, Heard
 
 
 @pytest.mark.parametrize(

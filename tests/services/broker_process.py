@@ -22,7 +22,7 @@ from tests.services.door_client import Client, connect
 
 TOKEN: Final = "process-token"
 BEARER: Final = f"Authorization: Bearer {TOKEN}"
-READY: Final = re.compile(r'ready\W+url\W+(http://[^\s"]+:([1-9]\d*))')
+READY: Final = re.compile(r'ready\W+url\W+(https?://[^\s"]+:([1-9]\d*))')
 """The ready line, as text or as JSON."""
 
 SERVE: Final = (*PYTHON, "serve")

@@ -16,6 +16,7 @@ from typing import Any
 from mqlite_actor.contract.calls import PREFIX
 from mqlite_actor.engine.engine import Engine
 from mqlite_broker.app import BrokerApp
+from mqlite_broker.door import DoorLimits, Ingress
 from mqlite_broker.settings import Settings, read_settings
 from tests.services.door_client import Answer, Client, RunningDoor, open_door
 
@@ -95,11 +96,18 @@ class Scene:
 
 @asynccontextmanager
 async def served(
-    engine: Engine, flags: Mapping[str, str | bool] = LOOPBACK, /, **environ: str
+    engine: Engine,
+    flags: Mapping[str, str | bool] = LOOPBACK,
+    limits: DoorLimits | None = None,
+    ingress: Ingress | None = None,
+    /,
+    **environ: str,
 ) -> AsyncIterator[Scene]:
     """Serve `engine` as `mqlite serve` would with these variables; TOKEN unless they say else."""
     settings = read_settings(flags, {"MQLITE_TOKENS": TOKEN, **environ})
-    async with open_door(BrokerApp(engine, settings)) as door:
+    app = BrokerApp(engine, settings)
+    rpc = app.rpc if settings.has_lane else None
+    async with open_door(app, limits, ingress=ingress, rpc=rpc) as door:
         yield Scene(door, engine, settings)
 
 

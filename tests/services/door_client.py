@@ -7,6 +7,7 @@ nothing with the parser under test. Every wait is bounded by PATIENCE; no wait i
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,6 +19,8 @@ import trio
 
 from mqlite_broker.door import Door, DoorApp, DoorLimits, Ingress, serve_door
 from mqlite_broker.door_state import Phase
+from mqlite_broker.lane_connection import LaneConnection
+from mqlite_broker.rpc import Rpc
 
 PATIENCE = 15.0
 """Seconds until a test gives up; none of them comes near unless something is wrong."""
@@ -168,8 +171,12 @@ class RunningDoor:
 
     def phases(self) -> list[Phase]:
         """Where each connection stands, oldest first."""
-        connections = self.door._connections.values()
-        return [each.talk.phase for each in connections if each.talk is not None]
+        found = []
+        for guest in self.door._connections.values():
+            talk = guest if isinstance(guest, LaneConnection) else getattr(guest, "talk", None)
+            if talk is not None:
+                found.append(talk.phase)
+        return found
 
     async def stop(self) -> int:
         self.stopping.set()
@@ -190,9 +197,17 @@ async def listen() -> tuple[trio.SocketListener, Address]:
 
 @asynccontextmanager
 async def open_door(
-    app: DoorApp, limits: DoorLimits | None = None, *, ingress: Ingress | None = None
+    app: DoorApp,
+    limits: DoorLimits | None = None,
+    *,
+    ingress: Ingress | None = None,
+    tls: ssl.SSLContext | None = None,
+    rpc: Rpc | None = None,
 ) -> AsyncIterator[RunningDoor]:
-    """Serve `app` in this process while the block runs; at its end the door is cancelled."""
+    """Serve `app` in this process while the block runs; at its end the door is cancelled.
+
+    With `rpc` there is a lane in front.
+    """
     listener, address = await listen()
     stopping, ended, result = trio.Event(), trio.Event(), list[int]()
 
@@ -204,6 +219,8 @@ async def open_door(
                 stopping=stopping,
                 limits=limits,
                 ingress=ingress,
+                tls=tls,
+                rpc=rpc,
                 task_status=task_status,
             )
         )

@@ -53,11 +53,26 @@ _FAMILIES = """
     counter authentication_total
     histogram rpc_duration_seconds
     gauge maintenance_consecutive_failures
+    gauge storage_wal_bytes
+    gauge storage_free_bytes
+    gauge disk_free_bytes
+    gauge receive_waiters
+    gauge mailbox_depth
+"""
+
+_PROCESS = """
+    counter cpu_seconds_total
+    gauge virtual_memory_bytes
+    gauge resident_memory_bytes
+    gauge start_time_seconds
+    gauge open_fds
+    gauge max_fds
 """
 
 FAMILIES = [
-    (f"mqlite_{name}", kind)
-    for kind, name in (line.split() for line in _FAMILIES.split("\n")[1:-1])
+    (f"{prefix}_{name}", kind)
+    for prefix, families in (("mqlite", _FAMILIES), ("process", _PROCESS))
+    for kind, name in (line.split() for line in families.split("\n")[1:-1])
 ]
 """Name and type; the contract's 35 in its order, then ours."""
 
@@ -66,12 +81,27 @@ Line = tuple[str, dict[str, str], float]
 
 def samples_of(document: Document) -> Samples:
     """Every sample that the exposition of this snapshot must have, and no other."""
-    sections = (_runtime, _collection, _queues, _messages, _storage, _maintenance, _http)
+    sections = (
+        _runtime, _collection, _queues, _messages, _storage, _maintenance, _http, _room, _waiting,
+    )  # fmt: skip
     found: Samples = {}
     for section in sections:
         for name, labels, number in section(document):
             found[f"mqlite_{name}", tuple(sorted(labels.items()))] = float(number)
+    for name, key in PROCESS_KEYS.items():
+        if document["process"][key] is not None:
+            found[f"process_{name}", ()] = float(document["process"][key])
     return found
+
+
+PROCESS_KEYS = {
+    "cpu_seconds_total": "cpu_seconds",
+    "virtual_memory_bytes": "virtual_bytes",
+    "resident_memory_bytes": "resident_bytes",
+    "start_time_seconds": "start_time_seconds",
+    "open_fds": "open_descriptors",
+    "max_fds": "max_descriptors",
+}
 
 
 def _runtime(document: Document) -> Iterator[Line]:
@@ -168,6 +198,23 @@ def _http(document: Document) -> Iterator[Line]:
             "sum_seconds": row["sum_seconds"],
         }
         yield from _duration("rpc_duration_seconds", {"rpc": row["rpc"]}, duration)
+
+
+def _room(document: Document) -> Iterator[Line]:
+    rooms = {
+        "storage_wal_bytes": "wal_bytes",
+        "storage_free_bytes": "free_bytes",
+        "disk_free_bytes": "disk_free_bytes",
+    }
+    for name, key in rooms.items():
+        if document["runtime"][key] is not None:
+            yield name, {}, document["runtime"][key]
+
+
+def _waiting(document: Document) -> Iterator[Line]:
+    for row in document["receive_waiters"]:
+        yield "receive_waiters", {"queue": row["queue"]}, row["count"]
+    yield "mailbox_depth", {}, document["mailbox_depth"]
 
 
 def _duration(name: str, labels: dict[str, str], duration: dict[str, Any]) -> Iterator[Line]:

@@ -28,9 +28,9 @@ WINDOW_TURNS = 4
 Leave = Callable[[Client], None]
 
 
-@pytest.fixture
-async def scene(engine: Engine) -> AsyncIterator[Scene]:
-    async with served(engine) as scene:
+@pytest.fixture(params=["on", "off"], ids=["lane", "hypercorn"])
+async def scene(request: pytest.FixtureRequest, engine: Engine) -> AsyncIterator[Scene]:
+    async with served(engine, MQLITE_LANE=request.param) as scene:
         await scene.ok("AdminService/CreateQueue", {"name": "q"})
         yield scene
 

@@ -48,6 +48,9 @@ class Log:
         """One request; what its reply holds, if that is JSON."""
         answer = await self.client.ask(raw(target, body, method=method, fields=fields))
         self.requests += 1
+        if answer.headers.get("connection") == "close":
+            await self.client.close()
+            self.client = await self.broker.connect()
         is_json = answer.headers.get("content-type") == "application/json"
         return json.loads(answer.body) if is_json else answer.body
 
@@ -63,6 +66,7 @@ async def logged(folder: Path, **environ: str) -> AsyncIterator[Log]:
         async with await broker.connect() as client:
             log = Log(broker, client)
             yield log
+            await log.client.close()
         said = broker.stop()
     first = next(n for n, line in enumerate(said) if "try: curl" in line) + 1
     last = next(n for n, line in enumerate(said) if "stopping" in line)
@@ -165,7 +169,7 @@ def mqlite_logger() -> Iterator[logging.Logger]:
 )
 @pytest.mark.usefixtures("mqlite_logger")
 async def test_each_level_hides_what_is_below_it(
-    engine: Engine, capsys: pytest.CaptureFixture[str], level: str, shown: list[str]
+    engine: Engine, capfd: pytest.CaptureFixture[str], level: str, shown: list[str]
 ) -> None:
     logs.set_up(level, "text")
     async with served(engine) as scene:
@@ -174,7 +178,7 @@ async def test_each_level_hides_what_is_below_it(
         await scene.call("Receive", {"queue": "none"})
         engine.close()
         assert (await scene.call("Receive", {"queue": "q"})).status == 500
-    lines = capsys.readouterr().err.splitlines()
+    lines = capfd.readouterr().err.splitlines()
     assert [line.split(" ")[1] for line in lines] == shown
 
 

@@ -240,7 +240,10 @@ async def test_what_is_not_known_has_its_head_and_no_sample(clock: ManualClock) 
         found = read(text)
         assert heads(text) == FAMILIES
         assert found["mqlite_storage_size_available", ()] == 0
-        assert ("mqlite_storage_size_bytes", ()) not in found
+        absent = {f"mqlite_{name}" for name in ("storage_size_bytes", "storage_wal_bytes")}
+        assert not [key for key in found if key[0] in {*absent, "mqlite_disk_free_bytes"}]
+        assert found["mqlite_storage_free_bytes", ()] == 0
+        assert found["mqlite_mailbox_depth", ()] == 0
 
         def fail(_tx: object, _request: object, _now_ms: int) -> object:
             raise apsw.CorruptError
@@ -251,8 +254,11 @@ async def test_what_is_not_known_has_its_head_and_no_sample(clock: ManualClock) 
     assert heads(text) == FAMILIES
     assert found["mqlite_collection_success", ()] == 0
     assert found["mqlite_storage_read_available", ()] == 0
-    absent = ("mqlite_storage_ping_seconds", "mqlite_entities", "mqlite_queue_")
-    assert not [key for key in found if key[0].startswith(absent)]
+    unknown = (
+        "mqlite_storage_ping_seconds", "mqlite_storage_free_bytes", "mqlite_entities",
+        "mqlite_queue_",
+    )  # fmt: skip
+    assert not [key for key in found if key[0].startswith(unknown)]
     enqueued = ("mqlite_message_events_total", (("event", "enqueued"), ("queue", "q")))
     assert found[enqueued] == 1, "what the process counted is shown all the same"
 
@@ -302,8 +308,10 @@ async def test_an_exposition_says_exactly_what_its_snapshot_says(scene: Scene) -
     await compare()
 
 
-SCRAPED_ITSELF = re.compile(r"mqlite_(storage_operation|collection_duration|storage_ping)")
-"""Time, and what a scrape adds: its own reading of the store."""
+SCRAPED_ITSELF = re.compile(
+    r"mqlite_(storage_operation|collection_duration|storage_ping|disk_free)|process_"
+)
+"""Time, what a scrape adds (its own reading of the store), and what the machine does meanwhile."""
 
 
 @pytest.mark.promise("W124")

@@ -18,7 +18,7 @@ from mqlite_actor.contract.calls import CALLS
 from mqlite_actor.contract.errors import MqliteError
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
-from tests.engine.gate import bounded, parked, teach
+from tests.engine.gate import bounded, empty_caches, parked, teach
 from tests.engine.snapshots import AUTHENTICATION, Document, check, depth, events
 from tests.services.broker_scene import BEARER, JSON, Fields, Scene, failure, path, raw, served
 from tests.services.credentials import MONITOR, bearer, key_request, mint
@@ -355,7 +355,7 @@ async def test_a_store_that_cannot_be_read_is_200_without_queues_to_the_monitor(
         await observe(scene)
         good_at = clock.now_ms()
         clock.advance(1_000)
-        engine._store.connection.pragma("shrink_memory")  # what is cached needs no disk
+        empty_caches(engine)
         vfs.arm(Fault("read", 1, lasting=True))
         for _ in range(2):
             seen = unavailable(await scene.call(OBSERVE, fields=bearer(MONITOR)))

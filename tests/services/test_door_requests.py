@@ -200,3 +200,13 @@ async def test_pipelined_requests_are_answered_in_order(app: DoorApp) -> None:
         await client.send(asked)
         for n, body in enumerate(bodies):
             assert (await client.answer()).body == f"POST /{n}  door ".encode() + body
+
+
+async def test_bytes_behind_the_last_request_do_not_change_its_answer(app: DoorApp) -> None:
+    """Whatever the parser thinks of them, and whenever it sees them."""
+    last = request("/page", method="POST", body=b"x", fields="Connection: close\r\n")
+    for behind in (b"x", request("/page"), b"\0" * 100):
+        async with open_door(app) as door, await door.connect() as client:
+            await client.send(last + behind)
+            assert (await client.answer("POST")).status == 200
+            assert await client.ended() == b""

@@ -42,6 +42,10 @@ KEY = "SEARCH access_keys USING INDEX sqlite_autoindex_access_keys_{} ({})"
 
 PLANS: dict[str, tuple[str, ...]] = {
     "counts.ADD": ("SEARCH counts USING INTEGER PRIMARY KEY (rowid=?)",),
+    "counts.FREE_BYTES": (
+        "SCAN p VIRTUAL TABLE INDEX 0:",
+        "SCAN f VIRTUAL TABLE INDEX 0:",
+    ),
     "counts.OLDEST": (*BY_ID, *BY_STATE_ALONE * 3),
     "counts.READ": ("SEARCH counts USING INTEGER PRIMARY KEY (rowid=?)",),
     "counts.START": (),
@@ -191,6 +195,7 @@ PLANS: dict[str, tuple[str, ...]] = {
 }
 
 SCANS_ALLOWED = {
+    "counts.FREE_BYTES": "two pragmas of one row",
     "messages.NEXT_LEASE_END": "reads the first entry of its index",
     "messages.NEXT_TIME": "reads the first entry of its index",
     "queues.LIST": "lists all queues",

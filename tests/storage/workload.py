@@ -57,6 +57,7 @@ def every_command(writer: Writer) -> None:
     claim_in_other_ways(writer)
     writer.ask(wire.ListQueuesRequest())
     writer.group(commands.CountEntities())
+    writer.group(commands.Collect())
 
 
 def settle_all_ways(writer: Writer, queue: str) -> None:

@@ -1,0 +1,113 @@
+"""`q.serve`: a broker over an engine that its program has opened and goes on using (ruling R39).
+
+Called by `mqlite_actor.sdk.serve` with what the caller said; makes the same settings by the same
+rules as `serve`, and refuses what `serve` refuses. The engine keeps its own options, and stays open
+when the broker ends. The program's logging stays the program's: nothing here sets it up.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+
+import trio
+
+from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.engine.engine import Engine
+from mqlite_actor.sdk.serve import ServeInfo, ServeOptions
+from mqlite_broker import hosting, settings, tokens
+from mqlite_broker.app import BrokerApp
+from mqlite_broker.door_limits import DoorLimits
+from mqlite_broker.settings import CONNECTIONS_MAX, DOCS_URL, Settings
+from mqlite_broker.tls import server_context
+from mqlite_broker.tokens import Tokens
+
+
+async def serve_engine(
+    engine: Engine, options: ServeOptions, *, task_status: trio.TaskStatus[ServeInfo]
+) -> None:
+    """Serve until cancelled, then stop in order: within the grace period running requests are
+    answered, and long polls at once."""
+    chosen = settings_of(options)
+    context = _context(options.tls)
+    listeners = await hosting.bind(chosen)
+    app = BrokerApp(engine, chosen)
+    stopping = trio.Event()
+
+    async def watch() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:  # cancelled from outside, or because serving has ended
+            stopping.set()
+            app.rpc.visit.end()
+
+    async def host(task_status: trio.TaskStatus[ServeInfo]) -> None:
+        started = _Started(task_status, chosen)
+        with trio.CancelScope(shield=True):  # so that the stop is one in order
+            await hosting.host(app, listeners, tls=context, stopping=stopping, task_status=started)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        task_status.started(await nursery.start(host))
+
+
+class _Started(trio.TaskStatus[hosting.Base]):
+    """Passes the base address on as the caller's ServeInfo."""
+
+    def __init__(self, task_status: trio.TaskStatus[ServeInfo], chosen: Settings) -> None:
+        self._task_status = task_status
+        self._chosen = chosen
+
+    def started(self, value: hosting.Base) -> None:
+        generated = self._chosen.tokens if self._chosen.is_token_generated else None
+        shown = f"[{value.host}]" if ":" in value.host else value.host
+        self._task_status.started(
+            ServeInfo(
+                address=f"{shown}:{value.port}",
+                url=value.url,
+                token=generated[0] if generated else "",
+            )
+        )
+
+
+def settings_of(options: ServeOptions) -> Settings:
+    """The settings that `serve` would have made. InvalidArgument names the argument."""
+    host, port = settings.address(options.addr.strip(), source="addr")
+    found = _administrators(options.tokens)
+    settings.check_reach(found, host, insecure_allow_remote=options.insecure_allow_remote)
+    limit = options.connections_max
+    if limit is not None and not 1 <= limit <= CONNECTIONS_MAX:
+        raise InvalidArgument(f"connections_max is from 1 to {CONNECTIONS_MAX}")
+    is_auth_on = found.values is not None
+    return Settings(
+        host=host,
+        port=port,
+        tokens=found.values,
+        is_token_generated=found.is_generated,
+        monitor_tokens=_monitors(options.monitor_tokens, found),
+        has_metrics=settings.check_metrics(is_on=options.metrics, is_auth_on=is_auth_on),
+        cors=settings.origin(options.cors.strip(), "cors", found),
+        docs_url=options.docs_url or DOCS_URL,
+        version=options.version,
+        connections_max=DoorLimits.connections_max if limit is None else limit,
+        insecure_allow_remote=options.insecure_allow_remote,
+    )
+
+
+def _administrators(given: str | Sequence[str] | None) -> Tokens:
+    if given is None:
+        return tokens.generated()
+    if isinstance(given, str):
+        if not given.strip():  # meant as a token, it would come out as one that nobody knows
+            raise InvalidArgument("tokens is empty; give tokens, None for a generated one, or off")
+        return tokens.administrators(given.strip(), source="tokens")
+    return Tokens(tokens.checked([each.strip() for each in given], source="tokens"))
+
+
+def _monitors(given: str | Sequence[str], administrator: Tokens) -> tuple[str, ...]:
+    text = given if isinstance(given, str) else ",".join(given)
+    return tokens.monitors(text.strip(), administrator, source="monitor_tokens")
+
+
+def _context(tls: ssl.SSLContext | tuple[str, str] | None) -> ssl.SSLContext | None:
+    return server_context(*tls) if isinstance(tls, tuple) else tls
