@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import inspect
 
 from mqlite_actor.contract import errors, limits
-from mqlite_actor.contract.calls import CALLS, Call
+from mqlite_actor.contract.calls import CALLS, CONTRACT, EXT, EXT_PREFIX, Call
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "services"))  # where the front ends are while nothing is installed
@@ -76,8 +76,7 @@ def fault_of(kind: type[errors.MqliteError]) -> str:
 
 
 def errors_page() -> Iterator[str]:
-    yield "# Errors"
-    yield ""
+    yield from ("# Errors", "")
     yield (
         "One class per wire code, the same whether the engine is in your process or behind a "
         'broker. A broker answers with the HTTP status and `{"code": …, "message": …}`; '
@@ -125,6 +124,8 @@ def type_name(kind: inspect.Type) -> str:
         case inspect.UnionType(types=types):
             words = [type_name(each) for each in types]
             return " or ".join(sorted(words, key=lambda word: word == "null"))
+        case inspect.EnumType(cls=cls):
+            return " or ".join(f"`{each.value}`" for each in cls)
         case _:
             return SCALARS[type(kind)]
 
@@ -169,26 +170,35 @@ def fields_of(kind: inspect.StructType) -> Iterator[str]:
     yield from table(("field", "type"), rows)
 
 
-def call_section(call: Call) -> Iterator[str]:
-    yield f"### {call.name}"
-    yield ""
-    yield f"{call.doc}. Needs the right `{call.right}`."
-    yield ""
-    yield f"`POST {call.path}`"
-    yield ""
-    yield f"Request: {plain(call.request.__doc__ or '')}"
-    yield ""
-    yield from fields_of(struct(call.request))
-    yield ""
-    yield f"Response: {plain(call.response.__doc__ or '')}"
-    yield ""
-    yield from fields_of(struct(call.response))
-    yield ""
+def call_table(calls: Iterable[Call]) -> Iterator[str]:
+    rows = (
+        (f"[{call.name}](#{call.name.lower().replace('/', '')})", f"`{call.right}`", call.doc)
+        for call in calls
+    )
+    yield from table(("call", "right", "what it does"), rows)
+
+
+def call_sections(calls: tuple[Call, ...], level: str) -> Iterator[str]:
+    """One section a service, with headings of this level, and in it one a call."""
+    for service in dict.fromkeys(call.name.partition("/")[0] for call in calls):
+        title = service if calls is CONTRACT else f"{service} (our own)"
+        yield from ("", f"{level} {title}", "")
+        for call in calls:
+            if call.name.startswith(f"{service}/"):
+                yield from call_section(call, f"{level}#")
+
+
+def call_section(call: Call, level: str) -> Iterator[str]:
+    yield from (f"{level} {call.name}", "")
+    yield from (f"{call.doc}. Needs the right `{call.right}`.", "", f"`POST {call.path}`", "")
+    for word, body in (("Request", call.request), ("Response", call.response)):
+        yield from (f"{word}: {plain(body.__doc__ or '')}", "")
+        yield from fields_of(struct(body))
+        yield ""
 
 
 def calls_page() -> Iterator[str]:
-    yield "# Calls"
-    yield ""
+    yield from ("# Calls", "")
     yield (
         "Every call is `POST` with a JSON object, and answers with one. "
         'A request field that is left out has its zero value (`0`, `""`, `false`, `[]`), which '
@@ -196,21 +206,28 @@ def calls_page() -> Iterator[str]:
         "Times are milliseconds since 1970 UTC, durations are milliseconds. "
         "Errors are on [their own page](errors.md). "
         "A broker that does not serve a call yet answers 404 with a message that starts with "
-        "`no such path`; its card (`GET /`) lists what it serves."
+        "`no such path`; its card (`GET /`) lists what it serves of the contract."
     )
     yield ""
-    rows = (
-        (f"[{call.name}](#{call.name.lower().replace('/', '')})", f"`{call.right}`", call.doc)
-        for call in CALLS
+    yield from call_table(CONTRACT)
+    yield ""
+    yield (
+        "[Our own calls](#our-own-calls) go beyond the contract of mqlite v0.3.3, which other "
+        "brokers keep too:"
     )
-    yield from table(("call", "right", "what it does"), rows)
-    for service in dict.fromkeys(call.name.partition("/")[0] for call in CALLS):
-        yield ""
-        yield f"## {service}"
-        yield ""
-        for call in CALLS:
-            if call.name.startswith(f"{service}/"):
-                yield from call_section(call)
+    yield ""
+    yield from call_table(EXT)
+    yield from call_sections(CONTRACT, "##")
+    yield from ("## Our own calls", "")
+    yield (
+        f"Under `{EXT_PREFIX}`, with rights like the others, and not in the card. "
+        "Another broker of the contract answers 404 with `no such path`; "
+        "the Python handles then raise `Unsupported`, except that `release` abandons instead. "
+        "In a guard or a patch (`expected_count`, the fields of `config` in UpdateQueue and of "
+        "`message` in Resubmit) a field that is left out and one that is zero are two things: "
+        "what is left out stays as it is, or guards nothing."
+    )
+    yield from call_sections(EXT, "###")
     yield "## Objects"
     yield ""
     bodies = [struct(body) for call in CALLS for body in (call.request, call.response)]
@@ -289,8 +306,7 @@ def amount(name: str) -> str:
 
 
 def limits_page() -> Iterator[str]:
-    yield "# Limits"
-    yield ""
+    yield from ("# Limits", "")
     yield (
         "Every queue, batch, body and wait has a bound. "
         "These are the numbers of `mqlite_actor.contract.limits`, "
@@ -320,8 +336,7 @@ def limits_page() -> Iterator[str]:
 
 def settings_page() -> Iterator[str]:
     """From .env.example: comment lines, then NAME=default; a blank line ends the comment."""
-    yield "# Settings"
-    yield ""
+    yield from ("# Settings", "")
     yield (
         "Environment variables of the broker and of the client commands. "
         "Nothing is read from a file by itself; "

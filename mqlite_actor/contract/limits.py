@@ -46,6 +46,25 @@ PEEK_DEFAULT: Final = 32
 PEEK_MAX: Final = 1000
 RENEW_BATCH_MAX: Final = 512
 
+RELEASE_BATCH_MAX: Final = 512
+"""Leases given back by one call: two full receives, as for a renewal."""
+
+EXPLAIN_ROWS: Final = 1000
+EXPLAIN_LANES: Final = 32
+"""Waiting messages that Explain looks at, and blocked lines that it names: more than a person
+reads, and about 2 ms of work."""
+
+SEARCH_ROWS: Final = 512
+SEARCH_BYTES: Final = 4 * MIB
+"""Messages that one page of a search looks at, and bytes of bodies when it looks into those: some
+5 ms of work, so that a long search never holds anybody up."""
+
+SELECTED_MAX: Final = 1000
+"""Numbers that one RedriveSelected takes: a full page of Peek."""
+
+REQUEST_ID_BYTES_MAX: Final = 255
+"""Of a request id. A UUID has 36; a header of this length passes every proxy."""
+
 KEY_NAME_BYTES_MAX: Final = 128
 KEYS_PAGE_DEFAULT: Final = 100
 KEYS_PAGE_MAX: Final = 1000
@@ -69,6 +88,9 @@ TOMBSTONE_MS: Final = 86_400_000
 
 RECEIPT_MS: Final = 1_800_000
 """A settlement receipt answers replays for 30 minutes (spec/engine.md 3.6)."""
+
+REQUEST_ID_MS: Final = 1_800_000
+"""The reply to a send under a request id is kept for 30 minutes (ruling R46)."""
 
 ATTEMPT_MS_MIN: Final = 300_000
 """A receive attempt is remembered for the longer of this and the queue's lock duration."""
@@ -182,7 +204,10 @@ RECLAIM_PAGES: Final = 256
 """Pages given back by one command: 1 MiB, some milliseconds of the writer's time."""
 
 CHORE_ROWS: Final = 256
-"""Dead letters that one chunk of a redrive or purge touches."""
+"""Messages that one chunk of a redrive or purge touches."""
+
+BACKUP_PAGES: Final = 256
+"""Pages that one step of a backup copies: 1 MiB, after which it looks whether it is to end."""
 
 LOG_PAGES_MAX: Final = 4 * CHECKPOINT_PAGES
 """Length at which the writer cuts it, because steady writing kept the other from reaching its end.
@@ -280,6 +305,7 @@ LINKS_MAX: Final = 256
 """Programs linked to one engine; more wait to be accepted. Each may hold LINK_OWED_BYTES_MAX."""
 
 assert RECEIVE_MESSAGES_MAX <= RENEW_BATCH_MAX, "one renewal must cover one receive"
+assert RECEIVE_MESSAGES_MAX <= RELEASE_BATCH_MAX, "one release must cover one receive"
 assert MESSAGE_BYTES_DEFAULT < PAGE_BYTES_MAX <= REQUEST_BYTES_MAX
 assert GROUP_BYTES_MAX <= MAILBOX_BYTES_MAX and GROUP_COMMANDS_MAX <= MAILBOX_COMMANDS_MAX
 assert REQUEST_BYTES_MAX <= MAILBOX_BYTES_MAX, "the largest legal request must fit an empty mailbox"

@@ -25,7 +25,7 @@ import msgspec
 from outcome import Error
 
 from mqlite_actor.clock import Clock
-from mqlite_actor.contract import wire
+from mqlite_actor.contract import ext, wire
 from mqlite_actor.contract.errors import (
     CallerError,
     Internal,
@@ -45,11 +45,11 @@ _log = logging.getLogger("mqlite.engine")
 
 SETTLES: Final = (
     wire.CompleteRequest, wire.CompleteBatchRequest, wire.AbandonRequest, wire.RejectRequest,
-    wire.DeferRequest, wire.PurgeRequest,
+    wire.DeferRequest, wire.PurgeRequest, ext.ReleaseRequest,
 )  # fmt: skip
 """Run first when a group is repeated one by one: they free space, and leases are ticking."""
 
-SENDS: Final = (wire.SendRequest, wire.ScheduleRequest, JudgedSend)
+SENDS: Final = (wire.SendRequest, wire.ScheduleRequest, ext.SendResultRequest, JudgedSend)
 """Not tried any more after the disk was found full."""
 
 

@@ -3,12 +3,13 @@
 Subclassed by each kind of handle, which only says how a request reaches an engine. A verb turns
 Python values (seconds, datetimes, keyword arguments) into the contract's request and back, and adds
 the checks that a person expects but the wire does not make: peek of an unknown queue is an error
-here (decision 6), and so is a batch in which a message was refused (ruling R19).
+here (decision 6), and so is a batch in which a message was refused (ruling R19). The verbs of
+our own routes are in `extensions.py`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, TypeVar
@@ -19,13 +20,14 @@ from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.contract.words import State
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration, bound_to_ms, duration_to_ms, wait_to_ms
+from mqlite_actor.sdk.extensions import Extensions
 from mqlite_actor.sdk.message import ReceivedMessage
 from mqlite_actor.sdk.requests import Body
 
 R = TypeVar("R")
 
 
-class Handle(ABC):
+class Handle(Extensions):
     """Queues, messages and their verbs. Errors are the classes of `mqlite_actor.contract.errors`.
 
     Cancelling a call that has not begun leaves nothing behind; one that has begun takes effect. A
@@ -276,7 +278,7 @@ class Handle(ABC):
 
     async def complete_batch(self, messages: Iterable[ReceivedMessage]) -> list[bool]:
         """Complete messages of one queue in one transaction; which of them were, in order."""
-        queue, items = _leases(messages)
+        queue, items = requests.leases(messages)
         if not items:
             return []
         reply = await self.call(wire.CompleteBatchRequest(queue=queue, messages=items))
@@ -284,7 +286,7 @@ class Handle(ABC):
 
     async def renew_batch(self, messages: Iterable[ReceivedMessage]) -> list[bool]:
         """Extend the leases of up to 512 messages of one queue; which of them are, in order."""
-        queue, items = _leases(messages)
+        queue, items = requests.leases(messages)
         if not items:
             return []
         reply = await self.call(wire.RenewBatchRequest(queue=queue, messages=items))
@@ -299,17 +301,3 @@ def _not_negative(value: int, field: str) -> int:
     if value < 0:
         raise InvalidArgument(f"{field}: negative; use 0 for the default")
     return value
-
-
-def _leases(messages: Iterable[ReceivedMessage]) -> tuple[str, list[wire.SettleItem]]:
-    batch = list(messages)
-    queues = {message.queue for message in batch}
-    if len(queues) > 1:
-        raise InvalidArgument(
-            f"messages: of several queues ({', '.join(sorted(queues))}); one a call"
-        )
-    items = [
-        wire.SettleItem(seq_number=message.seq_number, lock_token=message.lock_token)
-        for message in batch
-    ]
-    return (queues.pop() if queues else "", items)

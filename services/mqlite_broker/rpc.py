@@ -155,7 +155,9 @@ class Rpc:
         """
         if question.method == "OPTIONS" and self._cors:
             return self._preflight(question.path)
-        entry = Entry(question.path.removeprefix(PREFIX), trio.current_time())
+        call = self._calls.get(question.path)
+        name = question.path.removeprefix(PREFIX) if call is None else call.name
+        entry = Entry(name, call, trio.current_time())
         try:
             reply = await self._serve(question, body, entry)
         except MqliteError as error:
@@ -177,9 +179,8 @@ class Rpc:
     def _note(self, entry: Entry, status: int) -> None:
         """Count and log a finished request."""
         ended = trio.current_time()
-        call = entry.call or self._calls.get(PREFIX + entry.name)
-        if call is not None:
-            self.traffic.count(call.name, entry.code or "ok", status, ended - entry.started)
+        if entry.call is not None:
+            self.traffic.count(entry.call.name, entry.code or "ok", status, ended - entry.started)
         entry.write(status, ended)
 
     def _preflight(self, path: str) -> Reply:
@@ -213,9 +214,8 @@ class Rpc:
         access = self.authenticator.fixed(question.credentials)
         if access is None:
             access = await self.authenticator.access(question.credentials)
-        call = self._calls.get(question.path)
-        if call is not None:
-            return await self._call(call, access, question, body, entry)
+        if entry.call is not None:
+            return await self._call(entry.call, access, question, body, entry)
         if question.path == METRICS and self._has_metrics:
             return await self._metrics(access)
         raise NotFound(f"no such path: {question.path[:PATH_CHARACTERS]}")
@@ -223,7 +223,6 @@ class Rpc:
     async def _call(
         self, call: Call, access: Access, question: Question, body: bytes | Body, entry: Entry
     ) -> Reply:
-        entry.call = call
         self._need(access, call.right)
         if question.method != "POST":
             raise Unimplemented("POST required")

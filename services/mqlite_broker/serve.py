@@ -204,6 +204,8 @@ def _options(settings: Settings, diagnostics: DiagnosticsLog | None) -> EngineOp
             settings.dlq_max_age_ms, settings.dlq_max_count, settings.dlq_max_bytes
         ),
         diagnostics=diagnostics,
+        # Whoever may manage queues must not write wherever this process may.
+        backup_folder=settings.backup_dir,
     )
 
 

@@ -32,7 +32,7 @@ VARIABLES: Final = (
     "MQLITE_TLS_CERT", "MQLITE_TLS_KEY", "MQLITE_MAX_CONNECTIONS", "MQLITE_DIAGNOSTICS_DIR",
     "MQLITE_DLQ_RETENTION", "MQLITE_DLQ_MAX_AGE", "MQLITE_DLQ_MAX_COUNT", "MQLITE_DLQ_MAX_BYTES",
     "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL", "MQLITE_LANE",
-    "MQLITE_WORKERS", "MQLITE_LINK_SOCKET",
+    "MQLITE_WORKERS", "MQLITE_LINK_SOCKET", "MQLITE_BACKUP_DIR",
 )  # fmt: skip
 """What `serve` reads."""
 
@@ -93,6 +93,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tls_cert: str = ""  # "": HTTP in clear
     tls_key: str = ""
     diagnostics_dir: str = ""  # "": no diagnostic log
+    backup_dir: str = ""  # "": the folder of the database
     log_level: str = "info"
     log_format: str = "text"
     dlq_max_age_ms: int = DLQ_MAX_AGE_MS  # 0: unbounded, as for the two below
@@ -153,6 +154,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         log_level=_word(environ, "MQLITE_LOG_LEVEL", LEVELS, "info"),
         log_format=_word(environ, "MQLITE_LOG_FORMAT", FORMATS, "text"),
         **_retention(environ, warnings),
+        backup_dir=_get(environ, "MQLITE_BACKUP_DIR"),
         docs_url=_either(flags, environ, "docs-url")[1] or DOCS_URL,
         insecure_allow_remote=insecure,
         warnings=tuple(warnings),

@@ -14,7 +14,7 @@ import pytest
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import errors, limits, wire
-from mqlite_actor.contract.calls import CALLS
+from mqlite_actor.contract.calls import CALLS, CONTRACT
 from mqlite_actor.contract.errors import MqliteError
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
@@ -85,13 +85,23 @@ def grown(before: dict[Row, int], after: dict[Row, int]) -> dict[Row, int]:
 @pytest.mark.promise("W124")
 async def test_every_call_and_every_code_is_shown_from_the_start(scene: Scene) -> None:
     http = (await observe(scene))["http"]
-    names = [call.name for call in CALLS]
+    names = [call.name for call in CONTRACT]
     assert len(names) == 27
     found = [(row["rpc"], row["code"]) for row in http["requests"]]
     assert found == list(product(sorted(names), sorted(CODES + OURS)))
     assert {(row["count"], row["duration_seconds"]) for row in http["requests"]} == {(0, 0)}
     assert {row["rpc"] for row in http["handler_latency"]} <= {OBSERVE}, "no other call was made"
     assert [row["outcome"] for row in http["authentication"]] == AUTHENTICATION
+
+
+async def test_our_own_calls_are_shown_from_their_first_request_on(scene: Scene) -> None:
+    name = "QueueService/Explain"
+    assert (await scene.ask(f"/mqlite.ext.v1.{name}", b'{"queue":"no"}')).status == 404
+    http = (await observe(scene))["http"]
+    rows = {(row["rpc"], row["code"]): row["count"] for row in http["requests"]}
+    assert rows[name, "not_found"] == 1
+    assert [row for row in rows if row[0] == name] == [(name, "not_found")]
+    assert name in {row["rpc"] for row in http["handler_latency"]}
 
 
 @pytest.mark.promise("W124")
