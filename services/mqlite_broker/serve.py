@@ -105,7 +105,7 @@ async def _host(
         listeners = await hosting.bind(settings)
         if settings.token_file:
             tokens.keep(Tokens(settings.tokens, is_generated=True, file=settings.token_file))
-        sums = Sums()
+        sums, cut = Sums(), 0
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lines.gather)
             async with trio.open_nursery() as serving:
