@@ -3,7 +3,8 @@
 Called by a person after a change of a table, and with --check by tests/house/test_docs.py: then it
 writes nothing, names the stale pages and ends with status 1.
 Rule: PAGES says which page comes from which table; a page holds no word that is not in its table or
-in the function that writes it, so that reference and program cannot disagree.
+in the function that writes it, so that reference and program cannot disagree. The OpenAPI
+description is made by the broker's own module.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from mqlite_actor.contract import errors, limits
 from mqlite_actor.contract.calls import CALLS, Call
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "services"))  # where the front ends are while nothing is installed
+
+from mqlite_broker import openapi  # noqa: E402  # found by the line above
+
 REFERENCE = ROOT / "docs" / "reference"
 
 MADE = "<!-- Made by docs/make.py; change the table it comes from, then run that. -->"
@@ -348,16 +353,34 @@ def _settings_table(rows: list[tuple[str, str, str]]) -> Iterator[str]:
         yield from table(("variable", "default", "meaning"), rows)
 
 
+# -- the command line ------------------------------------------------------------------------------
+
+
+def cli_page() -> Iterator[str]:
+    # Where the page's maker and the package are found without an install.
+    sys.path += [str(ROOT), str(ROOT / "services")]
+    from docs.command_line import page
+
+    return page(table)
+
+
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "calls.md": calls_page,
+    "cli.md": cli_page,
     "errors.md": errors_page,
     "limits.md": limits_page,
     "settings.md": settings_page,
 }
 
 
-def text_of(page: Callable[[], Iterator[str]]) -> str:
+def markdown(page: Callable[[], Iterator[str]]) -> str:
+    """A page with the line on top that says where it comes from."""
     return "\n".join((MADE, "", *page())).rstrip() + "\n"
+
+
+def texts() -> dict[str, str]:
+    """Every file of docs/reference that is made here, by its name."""
+    return {name: markdown(page) for name, page in PAGES.items()} | {"openapi.json": openapi.text()}
 
 
 def main(arguments: list[str]) -> int:
@@ -365,17 +388,17 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         print("usage: python docs/make.py [--check]", file=sys.stderr)
         return 2
-    stale = [
-        name
-        for name, page in PAGES.items()
+    stale = {
+        name: text
+        for name, text in texts().items()
         if not (REFERENCE / name).is_file()
-        or (REFERENCE / name).read_text(encoding="utf-8") != text_of(page)
-    ]
-    for name in stale:
+        or (REFERENCE / name).read_text(encoding="utf-8") != text
+    }
+    for name, text in stale.items():
         if arguments:
             print(f"docs/reference/{name} is stale: run python docs/make.py", file=sys.stderr)
         else:
-            (REFERENCE / name).write_text(text_of(PAGES[name]), encoding="utf-8")
+            (REFERENCE / name).write_text(text, encoding="utf-8")
             print(f"wrote docs/reference/{name}")
     return 1 if stale and arguments else 0
 

@@ -82,7 +82,7 @@ async def _serve(settings: Settings, lines: logs.Lines) -> int:
     stopping = _Stopping()
     async with open_engine(location, _options(settings, diagnostics)) as engine:
         _announce(settings, location)
-        cut = await _host(engine, settings, context, stopping, lines)
+        cut = await _host(engine, settings, context, stopping, lines, diagnostics)
     if diagnostics is not None:
         _note(diagnostics, STOPPED, "forced" if stopping.forced else "")
     if stopping.failure is not None:
@@ -99,12 +99,13 @@ async def _host(
     context: ssl.SSLContext | None,
     stopping: _Stopping,
     lines: logs.Lines,
+    diagnostics: DiagnosticsLog | None,
 ) -> int:
     """Serve from the bind to the last answer; how many requests were cut."""
     with link_listener(settings.link_socket) as links:
-        listeners = await hosting.bind(settings)
-        if settings.token_file:
-            tokens.keep(Tokens(settings.tokens, is_generated=True, file=settings.token_file))
+        listeners = await _bound(settings)
+        if diagnostics is not None:  # a start that was refused is none
+            _note(diagnostics, STARTED, __version__)
         sums, cut = Sums(), 0
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lines.gather)
@@ -122,6 +123,19 @@ async def _host(
                 stopping.asked.set()
             nursery.cancel_scope.cancel()
     return cut
+
+
+async def _bound(settings: Settings) -> Listeners:
+    """The address taken, and the generated token kept; neither if either fails."""
+    listeners = await hosting.bind(settings)
+    if settings.token_file:
+        try:
+            tokens.keep(Tokens(settings.tokens, is_generated=True, file=settings.token_file))
+        except MqliteError:
+            for listener in listeners:
+                await listener.aclose()
+            raise
+    return listeners
 
 
 async def _by_itself(
@@ -204,11 +218,9 @@ def _diagnostics(settings: Settings) -> DiagnosticsLog | None:
     if not settings.diagnostics_dir:
         return None
     try:
-        log = open_log(settings.diagnostics_dir)
+        return open_log(settings.diagnostics_dir)
     except InvalidArgument as error:
         raise InvalidArgument(f"MQLITE_DIAGNOSTICS_DIR: {error.message}") from error
-    _note(log, STARTED, __version__)
-    return log
 
 
 def _note(log: DiagnosticsLog, code: str, detail: str) -> None:
@@ -233,7 +245,7 @@ def _announce(settings: Settings, location: str) -> None:
         reach = "this machine" if settings.is_loopback else "anyone on the network"
         _log.warning("authentication is off: open to %s", reach)
     elif settings.token_file:
-        logs.line(_log, logging.INFO, "administrator token kept", ("file", settings.token_file))
+        logs.line(_log, logging.INFO, "a new administrator token", ("file", settings.token_file))
     elif settings.is_token_generated:
         token = settings.tokens[0]
         logs.line(_log, logging.INFO, "generated an administrator token", ("token", token))

@@ -285,11 +285,10 @@ async def test_the_time_of_a_call_is_kept_from_its_first_answer_on(scene: Scene)
 @pytest.mark.promise("W128", "T76")
 async def test_invented_paths_add_no_row(scene: Scene) -> None:
     before = await observe(scene)
-    async with await scene.connect() as client:
-        for number in range(50):
-            for target in (path(f"Nope{number}"), path(f"Stats/{number}"), f"/{number}"):
-                assert failure(await client.ask(raw(target, b"{}"))) == (404, "not_found")
-                assert (await client.ask(raw(target, b"{}", fields=()))).status == 401
+    for number in range(50):
+        for target in (path(f"Nope{number}"), path(f"Stats/{number}"), f"/{number}"):
+            assert failure(await scene.ask(target, b"{}")) == (404, "not_found")
+            assert (await scene.ask(target, b"{}", fields=())).status == 401
     after = await observe(scene)
     assert grown(requests(before), requests(after)) == {}
     assert latencies(after) == {}
