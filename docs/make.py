@@ -17,10 +17,13 @@ from pathlib import Path
 
 from msgspec import inspect
 
-from mqlite_actor.contract import errors, limits
-from mqlite_actor.contract.calls import CALLS, Call
-
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # run as a script, it finds its neighbours by their full names
+
+from docs import python_page  # noqa: E402  # after the path
+from mqlite_actor.contract import errors, limits  # noqa: E402  # the same
+from mqlite_actor.contract.calls import CALLS, Call  # noqa: E402  # the same
+
 REFERENCE = ROOT / "docs" / "reference"
 
 MADE = "<!-- Made by docs/make.py; change the table it comes from, then run that. -->"
@@ -352,6 +355,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "calls.md": calls_page,
     "errors.md": errors_page,
     "limits.md": limits_page,
+    "python.md": python_page.page,
     "settings.md": settings_page,
 }
 
