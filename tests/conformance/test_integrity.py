@@ -23,7 +23,7 @@ from mqlite_actor.sdk.embedded import Embedded
 from mqlite_actor.sdk.handle import Handle
 from tests.conformance.audit import audit_file
 from tests.conformance.broker import Broker, running_broker
-from tests.conformance.handles import HandleKind, Surroundings
+from tests.conformance.handles import HandleKind, OverLink, Surroundings
 
 N = int(os.environ.get("MQLITE_INTEGRITY_N", "1000"))
 SEED = int(os.environ.get("MQLITE_INTEGRITY_SEED") or random.SystemRandom().randrange(2**32))
@@ -37,7 +37,12 @@ LEASE_MS = 2_000
 ABANDONED, POSTPONED, FORGOTTEN = 0.10, 0.05, 0.02
 """Of the deliveries; the rest is completed."""
 
-BROKERS: dict[str, dict[str, str]] = {"broker": {}, "broker_without_lane": {"MQLITE_LANE": "off"}}
+BROKERS: dict[str, dict[str, str]] = {
+    "broker": {"MQLITE_WORKERS": "0"},
+    "broker_without_lane": {"MQLITE_WORKERS": "0", "MQLITE_LANE": "off"},
+    "broker_of_one_worker": {"MQLITE_WORKERS": "1"},
+    "broker_of_two_workers": {"MQLITE_WORKERS": "2"},
+}
 """By the name of the fixture that the kind asks for, the settings of a broker like it."""
 
 GONE = (Unavailable, OutcomeUnknown)
@@ -147,7 +152,7 @@ class Sweep:
 
 async def tide(handle: Handle, clock: ManualClock) -> None:
     """Let leases end and schedules come, where time is ours."""
-    assert isinstance(handle, Embedded)
+    assert isinstance(handle, Embedded | OverLink)
     clock.advance(LEASE_MS)
     await handle.engine.run_maintenance_once()
 
