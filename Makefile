@@ -29,11 +29,15 @@ test: $(VENV)/.installed-test
 # A test that takes longer than five minutes hangs in `make test`, and is at work here.
 PROOF := $(BIN)/pytest -o faulthandler_timeout=10000
 
-# The same tests that CI runs a slice of, long: about an hour. Each prints the seed that repeats it.
+# The same tests that CI runs a slice of, long: some hours. Each prints the seed that repeats it.
 proof: $(VENV)/.installed-test
 	$(call layer,faults,MQLITE_FAULTS=10000 $(PROOF) -n $(WORKERS) tests/engine/test_group_faults.py)
 	$(call layer,filters,MQLITE_FUZZ_SECONDS=600 $(PROOF) -n $(WORKERS) tests/filters)
+	$(call layer,lane,MQLITE_LANE_FUZZ=50000 $(PROOF) tests/services/test_lane_fuzz.py)
 	$(call layer,model,MQLITE_MODEL_EXAMPLES=5000 $(PROOF) -n $(WORKERS) tests/model)
+	$(call layer,power,MQLITE_POWER_CUTS=50000 MQLITE_POWER_EACH=6 $(PROOF) -n $(WORKERS) tests/power)
+	$(call layer,integrity,MQLITE_INTEGRITY_N=500000 $(PROOF) -n $(WORKERS) tests/conformance/test_integrity.py)
+	$(call layer,openapi,MQLITE_OPENAPI_EXAMPLES=300 $(PROOF) -n $(WORKERS) tests/services/test_openapi_answers.py)
 	$(call layer,crashes,MQLITE_CRASH_KILLS=500 MQLITE_HISTORY_SECONDS=300 $(PROOF) tests/crash)
 
 # The load generator and the peers come from the distribution where that is possible; what is not

@@ -37,7 +37,9 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def broker(folder: Path, synchronous: str, *, workers: int = 0) -> Iterator[Server]:
+def broker(
+    folder: Path, synchronous: str, *, workers: int = 0, link_socket: str = ""
+) -> Iterator[Server]:
     """A broker with authentication, access log and counters on."""
     port = _free_port()
     environment = {
@@ -46,6 +48,7 @@ def broker(folder: Path, synchronous: str, *, workers: int = 0) -> Iterator[Serv
         "MQLITE_SYNC": synchronous,
         "MQLITE_TOKENS": TOKEN,
         "MQLITE_WORKERS": str(workers),
+        "MQLITE_LINK_SOCKET": link_socket,
     }
     command = [sys.executable, "-m", "mqlite_broker", "--addr", f"127.0.0.1:{port}"]
     with _serving(command, port, environment) as process:

@@ -3,7 +3,8 @@
 Called by a person after a change of a table, and with --check by tests/house/test_docs.py: then it
 writes nothing, names the stale pages and ends with status 1.
 Rule: PAGES says which page comes from which table; a page holds no word that is not in its table or
-in the function that writes it, so that reference and program cannot disagree.
+in the function that writes it, so that reference and program cannot disagree. The OpenAPI
+description is made by the broker's own module.
 """
 
 from __future__ import annotations
@@ -18,11 +19,19 @@ from pathlib import Path
 from msgspec import inspect
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # run as a script, it finds its neighbours by their full names
+# Where the front ends, and this page's neighbours, are while nothing is installed.
+sys.path += [str(ROOT), str(ROOT / "services")]
 
-from docs import python_page  # noqa: E402  # after the path
+from docs import python_page  # noqa: E402  # found by the line above
 from mqlite_actor.contract import errors, limits  # noqa: E402  # the same
-from mqlite_actor.contract.calls import CALLS, Call  # noqa: E402  # the same
+from mqlite_actor.contract.calls import (  # noqa: E402  # the same
+    CALLS,
+    CONTRACT,
+    EXT,
+    EXT_PREFIX,
+    Call,
+)
+from mqlite_broker import openapi  # noqa: E402  # the same
 
 REFERENCE = ROOT / "docs" / "reference"
 
@@ -74,8 +83,7 @@ def fault_of(kind: type[errors.MqliteError]) -> str:
 
 
 def errors_page() -> Iterator[str]:
-    yield "# Errors"
-    yield ""
+    yield from ("# Errors", "")
     yield (
         "One class per wire code, the same whether the engine is in your process or behind a "
         'broker. A broker answers with the HTTP status and `{"code": …, "message": …}`; '
@@ -123,6 +131,8 @@ def type_name(kind: inspect.Type) -> str:
         case inspect.UnionType(types=types):
             words = [type_name(each) for each in types]
             return " or ".join(sorted(words, key=lambda word: word == "null"))
+        case inspect.EnumType(cls=cls):
+            return " or ".join(f"`{each.value}`" for each in cls)
         case _:
             return SCALARS[type(kind)]
 
@@ -167,26 +177,35 @@ def fields_of(kind: inspect.StructType) -> Iterator[str]:
     yield from table(("field", "type"), rows)
 
 
-def call_section(call: Call) -> Iterator[str]:
-    yield f"### {call.name}"
-    yield ""
-    yield f"{call.doc}. Needs the right `{call.right}`."
-    yield ""
-    yield f"`POST {call.path}`"
-    yield ""
-    yield f"Request: {plain(call.request.__doc__ or '')}"
-    yield ""
-    yield from fields_of(struct(call.request))
-    yield ""
-    yield f"Response: {plain(call.response.__doc__ or '')}"
-    yield ""
-    yield from fields_of(struct(call.response))
-    yield ""
+def call_table(calls: Iterable[Call]) -> Iterator[str]:
+    rows = (
+        (f"[{call.name}](#{call.name.lower().replace('/', '')})", f"`{call.right}`", call.doc)
+        for call in calls
+    )
+    yield from table(("call", "right", "what it does"), rows)
+
+
+def call_sections(calls: tuple[Call, ...], level: str) -> Iterator[str]:
+    """One section a service, with headings of this level, and in it one a call."""
+    for service in dict.fromkeys(call.name.partition("/")[0] for call in calls):
+        title = service if calls is CONTRACT else f"{service} (our own)"
+        yield from ("", f"{level} {title}", "")
+        for call in calls:
+            if call.name.startswith(f"{service}/"):
+                yield from call_section(call, f"{level}#")
+
+
+def call_section(call: Call, level: str) -> Iterator[str]:
+    yield from (f"{level} {call.name}", "")
+    yield from (f"{call.doc}. Needs the right `{call.right}`.", "", f"`POST {call.path}`", "")
+    for word, body in (("Request", call.request), ("Response", call.response)):
+        yield from (f"{word}: {plain(body.__doc__ or '')}", "")
+        yield from fields_of(struct(body))
+        yield ""
 
 
 def calls_page() -> Iterator[str]:
-    yield "# Calls"
-    yield ""
+    yield from ("# Calls", "")
     yield (
         "Every call is `POST` with a JSON object, and answers with one. "
         'A request field that is left out has its zero value (`0`, `""`, `false`, `[]`), which '
@@ -194,21 +213,28 @@ def calls_page() -> Iterator[str]:
         "Times are milliseconds since 1970 UTC, durations are milliseconds. "
         "Errors are on [their own page](errors.md). "
         "A broker that does not serve a call yet answers 404 with a message that starts with "
-        "`no such path`; its card (`GET /`) lists what it serves."
+        "`no such path`; its card (`GET /`) lists what it serves of the contract."
     )
     yield ""
-    rows = (
-        (f"[{call.name}](#{call.name.lower().replace('/', '')})", f"`{call.right}`", call.doc)
-        for call in CALLS
+    yield from call_table(CONTRACT)
+    yield ""
+    yield (
+        "[Our own calls](#our-own-calls) go beyond the contract of mqlite v0.3.3, which other "
+        "brokers keep too:"
     )
-    yield from table(("call", "right", "what it does"), rows)
-    for service in dict.fromkeys(call.name.partition("/")[0] for call in CALLS):
-        yield ""
-        yield f"## {service}"
-        yield ""
-        for call in CALLS:
-            if call.name.startswith(f"{service}/"):
-                yield from call_section(call)
+    yield ""
+    yield from call_table(EXT)
+    yield from call_sections(CONTRACT, "##")
+    yield from ("## Our own calls", "")
+    yield (
+        f"Under `{EXT_PREFIX}`, with rights like the others, and not in the card. "
+        "Another broker of the contract answers 404 with `no such path`; "
+        "the Python handles then raise `Unsupported`, except that `release` abandons instead. "
+        "In a guard or a patch (`expected_count`, the fields of `config` in UpdateQueue and of "
+        "`message` in Resubmit) a field that is left out and one that is zero are two things: "
+        "what is left out stays as it is, or guards nothing."
+    )
+    yield from call_sections(EXT, "###")
     yield "## Objects"
     yield ""
     bodies = [struct(body) for call in CALLS for body in (call.request, call.response)]
@@ -287,8 +313,7 @@ def amount(name: str) -> str:
 
 
 def limits_page() -> Iterator[str]:
-    yield "# Limits"
-    yield ""
+    yield from ("# Limits", "")
     yield (
         "Every queue, batch, body and wait has a bound. "
         "These are the numbers of `mqlite_actor.contract.limits`, "
@@ -318,8 +343,7 @@ def limits_page() -> Iterator[str]:
 
 def settings_page() -> Iterator[str]:
     """From .env.example: comment lines, then NAME=default; a blank line ends the comment."""
-    yield "# Settings"
-    yield ""
+    yield from ("# Settings", "")
     yield (
         "Environment variables of the broker and of the client commands. "
         "Nothing is read from a file by itself; "
@@ -351,8 +375,20 @@ def _settings_table(rows: list[tuple[str, str, str]]) -> Iterator[str]:
         yield from table(("variable", "default", "meaning"), rows)
 
 
+# -- the command line ------------------------------------------------------------------------------
+
+
+def cli_page() -> Iterator[str]:
+    # Where the page's maker and the package are found without an install.
+    sys.path += [str(ROOT), str(ROOT / "services")]
+    from docs.command_line import page
+
+    return page(table)
+
+
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "calls.md": calls_page,
+    "cli.md": cli_page,
     "errors.md": errors_page,
     "limits.md": limits_page,
     "python.md": python_page.page,
@@ -360,8 +396,14 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
 }
 
 
-def text_of(page: Callable[[], Iterator[str]]) -> str:
+def markdown(page: Callable[[], Iterator[str]]) -> str:
+    """A page with the line on top that says where it comes from."""
     return "\n".join((MADE, "", *page())).rstrip() + "\n"
+
+
+def texts() -> dict[str, str]:
+    """Every file of docs/reference that is made here, by its name."""
+    return {name: markdown(page) for name, page in PAGES.items()} | {"openapi.json": openapi.text()}
 
 
 def main(arguments: list[str]) -> int:
@@ -369,17 +411,17 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         print("usage: python docs/make.py [--check]", file=sys.stderr)
         return 2
-    stale = [
-        name
-        for name, page in PAGES.items()
+    stale = {
+        name: text
+        for name, text in texts().items()
         if not (REFERENCE / name).is_file()
-        or (REFERENCE / name).read_text(encoding="utf-8") != text_of(page)
-    ]
-    for name in stale:
+        or (REFERENCE / name).read_text(encoding="utf-8") != text
+    }
+    for name, text in stale.items():
         if arguments:
             print(f"docs/reference/{name} is stale: run python docs/make.py", file=sys.stderr)
         else:
-            (REFERENCE / name).write_text(text_of(PAGES[name]), encoding="utf-8")
+            (REFERENCE / name).write_text(text, encoding="utf-8")
             print(f"wrote docs/reference/{name}")
     return 1 if stale and arguments else 0
 

@@ -20,7 +20,7 @@ from mqlite_actor.engine.engine import Engine
 from mqlite_actor.sdk.embedded import Embedded
 from mqlite_actor.sdk.handle import Handle
 from tests.conformance.broker import Broker, running_broker
-from tests.conformance.handles import KINDS, HandleKind, Surroundings, Sweep, opened
+from tests.conformance.handles import KINDS, HandleKind, OverLink, Surroundings, Sweep, opened
 
 NEEDS_CLOCK: Final = "needs_clock: the test moves time or runs passes, so its clock must be ours"
 
@@ -61,7 +61,24 @@ async def engine(store: Path, clock: ManualClock) -> AsyncIterator[Engine]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker process for all tests of this worker."""
-    with running_broker(f"file:{tmp_path_factory.mktemp('broker')}/mq.db") as broker:
+    store = tmp_path_factory.mktemp("broker") / "mq.db"
+    with running_broker(f"file:{store}", MQLITE_WORKERS="0") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def broker_of_one_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The same, its doors in one process of their own."""
+    store = tmp_path_factory.mktemp("broker") / "mq.db"
+    with running_broker(f"file:{store}", MQLITE_WORKERS="1") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def broker_of_two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The same, its doors in two."""
+    store = tmp_path_factory.mktemp("broker") / "mq.db"
+    with running_broker(f"file:{store}", MQLITE_WORKERS="2") as broker:
         yield broker
 
 
@@ -69,7 +86,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def broker_without_lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """The same, with every request through hypercorn."""
     store = tmp_path_factory.mktemp("broker") / "mq.db"
-    with running_broker(f"file:{store}", MQLITE_LANE="off") as broker:
+    with running_broker(f"file:{store}", MQLITE_WORKERS="0", MQLITE_LANE="off") as broker:
         yield broker
 
 
@@ -99,7 +116,7 @@ async def handle(handle_kind: HandleKind, surroundings: Surroundings) -> AsyncIt
 @pytest.fixture
 def sweep(handle: Handle) -> Sweep:
     """Runs every pass once, on the clock of the test."""
-    assert isinstance(handle, Embedded)
+    assert isinstance(handle, Embedded | OverLink)
     return handle.engine.run_maintenance_once
 
 

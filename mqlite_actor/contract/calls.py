@@ -1,8 +1,10 @@
-"""CALLS: the contract's 27 routes as data.
+"""CALLS: every route as data, the contract's 27 and then our own.
 
 Drives the broker's routes and rights, the discovery card, the clients, the docs and the tests.
-Order is the order of the card's `endpoints` (spec/wire.md 0.3). A broker serves the rows whose
-request its engine has an operation for; any other path is `no such path`.
+The contract's stand in the order of the card's `endpoints` (spec/wire.md 0.3); ours, under a prefix
+of their own, never stand in the card (ruling R8). A broker serves the rows whose request its engine
+has an operation for; any other path is `no such path`. No two rows share a name, whatever their
+prefix.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from typing import Any
 
 import msgspec
 
-from mqlite_actor.contract import keys, observe, wire
+from mqlite_actor.contract import ext, keys, observe, wire
 from mqlite_actor.contract.keys import Right
 
 PREFIX = "/mqlite.v1."
+EXT_PREFIX = "/mqlite.ext.v1."
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,12 @@ class Call:
     reads_body: bool = True
     no_store: bool = False
     needs_auth: bool = False
+    prefix: str = PREFIX
 
     @property
     def path(self) -> str:
         """The full HTTP path."""
-        return PREFIX + self.name
+        return self.prefix + self.name
 
     @cached_property
     def decoder(self) -> msgspec.json.Decoder[Any]:
@@ -46,7 +50,7 @@ class Call:
 
 _SEND, _LISTEN, _MANAGE = Right.SEND, Right.LISTEN, Right.MANAGE
 
-CALLS: tuple[Call, ...] = (
+CONTRACT: tuple[Call, ...] = (
     Call("QueueService/Send", wire.SendRequest, wire.SendResponse, _SEND,
          "Store messages now or at a time, all or none"),
     Call("QueueService/Receive", wire.ReceiveRequest, wire.MessagesResponse, _LISTEN,
@@ -102,7 +106,36 @@ CALLS: tuple[Call, ...] = (
     Call("AuthService/RevokeKey", keys.RevokeKeyRequest, wire.OkResponse, _MANAGE,
          "Revoke an access key", no_store=True, needs_auth=True),
 )  # fmt: skip
-"""All calls, in the card's order."""
+"""The contract's calls, in the card's order."""
+
+EXT: tuple[Call, ...] = (
+    Call("QueueService/Release", ext.ReleaseRequest, ext.ReleaseResponse, _LISTEN,
+         "Give messages back without counting the delivery", prefix=EXT_PREFIX),
+    Call("QueueService/Explain", ext.ExplainRequest, ext.ExplainResponse, _LISTEN,
+         "Say why a message or a queue's front is not delivered", prefix=EXT_PREFIX),
+    Call("QueueService/Search", ext.SearchRequest, ext.SearchResponse, _LISTEN,
+         "Look through a queue, some hundred messages a call", prefix=EXT_PREFIX),
+    Call("QueueService/SendResult", ext.SendResultRequest, ext.SendResultResponse, _SEND,
+         "Send, answered for each message and safe to repeat", prefix=EXT_PREFIX),
+    Call("AdminService/DescribeQueue", ext.DescribeQueueRequest, ext.DescribeQueueResponse,
+         _MANAGE, "Show a queue's whole configuration and its counts", prefix=EXT_PREFIX),
+    Call("AdminService/UpdateQueue", ext.UpdateQueueRequest, ext.UpdateQueueResponse, _MANAGE,
+         "Change some settings of a queue and leave the others", prefix=EXT_PREFIX),
+    Call("AdminService/DeleteSubscription", ext.DeleteSubscriptionRequest,
+         ext.DeleteSubscriptionResponse, _MANAGE,
+         "End a subscription and delete its queue", prefix=EXT_PREFIX),
+    Call("AdminService/PurgeActive", ext.PurgeActiveRequest, ext.PurgeActiveResponse, _MANAGE,
+         "Delete active messages, under a guard", prefix=EXT_PREFIX),
+    Call("AdminService/RedriveSelected", ext.RedriveSelectedRequest, ext.RedriveSelectedResponse,
+         _MANAGE, "Make chosen dead letters active again", prefix=EXT_PREFIX),
+    Call("AdminService/Resubmit", ext.ResubmitRequest, ext.ResubmitResponse, _MANAGE,
+         "Edit a dead letter and put it back", prefix=EXT_PREFIX),
+    Call("AdminService/Backup", ext.BackupRequest, ext.BackupResponse, _MANAGE,
+         "Write a checked snapshot into a new file", prefix=EXT_PREFIX),
+)  # fmt: skip
+"""Our own calls."""
+
+CALLS: tuple[Call, ...] = CONTRACT + EXT
 
 BY_PATH: dict[str, Call] = {call.path: call for call in CALLS}
 BY_REQUEST: dict[type[wire.Request[Any]], Call] = {call.request: call for call in CALLS}

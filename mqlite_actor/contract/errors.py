@@ -134,8 +134,8 @@ class QueueNotEmpty(CallerError):
 
 
 class GenerationConflict(CallerError):
-    """A queue of this name exists but is not the one that the generation names. Nothing was
-    deleted."""
+    """The guard of the call does not hold: the queue of this name is not the one (generation), or
+    not as full (expected count), as the caller saw it. Nothing was changed."""
 
     code = "generation_conflict"
     http_status = 409

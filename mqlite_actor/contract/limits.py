@@ -46,6 +46,25 @@ PEEK_DEFAULT: Final = 32
 PEEK_MAX: Final = 1000
 RENEW_BATCH_MAX: Final = 512
 
+RELEASE_BATCH_MAX: Final = 512
+"""Leases given back by one call: two full receives, as for a renewal."""
+
+EXPLAIN_ROWS: Final = 1000
+EXPLAIN_LANES: Final = 32
+"""Waiting messages that Explain looks at, and blocked lines that it names: more than a person
+reads, and about 2 ms of work."""
+
+SEARCH_ROWS: Final = 512
+SEARCH_BYTES: Final = 4 * MIB
+"""Messages that one page of a search looks at, and bytes of bodies when it looks into those: some
+5 ms of work, so that a long search never holds anybody up."""
+
+SELECTED_MAX: Final = 1000
+"""Numbers that one RedriveSelected takes: a full page of Peek."""
+
+REQUEST_ID_BYTES_MAX: Final = 255
+"""Of a request id. A UUID has 36; a header of this length passes every proxy."""
+
 KEY_NAME_BYTES_MAX: Final = 128
 KEYS_PAGE_DEFAULT: Final = 100
 KEYS_PAGE_MAX: Final = 1000
@@ -69,6 +88,9 @@ TOMBSTONE_MS: Final = 86_400_000
 
 RECEIPT_MS: Final = 1_800_000
 """A settlement receipt answers replays for 30 minutes (spec/engine.md 3.6)."""
+
+REQUEST_ID_MS: Final = 1_800_000
+"""The reply to a send under a request id is kept for 30 minutes (ruling R46)."""
 
 ATTEMPT_MS_MIN: Final = 300_000
 """A receive attempt is remembered for the longer of this and the queue's lock duration."""
@@ -182,7 +204,10 @@ RECLAIM_PAGES: Final = 256
 """Pages given back by one command: 1 MiB, some milliseconds of the writer's time."""
 
 CHORE_ROWS: Final = 256
-"""Dead letters that one chunk of a redrive or purge touches."""
+"""Messages that one chunk of a redrive or purge touches."""
+
+BACKUP_PAGES: Final = 256
+"""Pages that one step of a backup copies: 1 MiB, after which it looks whether it is to end."""
 
 LOG_PAGES_MAX: Final = 4 * CHECKPOINT_PAGES
 """Length at which the writer cuts it, because steady writing kept the other from reaching its end.
@@ -191,6 +216,15 @@ LOG_PAGES_MAX: Final = 4 * CHECKPOINT_PAGES
 LOG_WAIT_MS: Final = 20
 """How long the writer, about to cut a log that is too long, waits for looks that began before: they
 are short, and those that begin meanwhile are not in the way. As long as any slice of its time."""
+
+RESERVE_BYTES: Final = 1 * MIB
+"""Room on the disk that no send may take: settlements and purges write too, and free space only
+after they did. What the log holds is kept free besides, so that it can always be moved into the
+file."""
+
+ROOM_PAGES: Final = 64
+"""Pages that the log may grow before the disk is asked again how much is free: a quarter of the
+reserve, so that groups of small sends cost no system call each."""
 
 CHECKPOINT_PAUSE_SECONDS: Final = 0.2
 """After a checkpoint that failed, or that a reader held up."""
@@ -220,10 +254,63 @@ IDLE_SECONDS: Final = 120.0
 GRACE_SECONDS: Final = 2.0
 """After SIGTERM, what is still unanswered after this is cut (ruling R25)."""
 
+# -- the link (design.md 4, rulings R7, R42 and R47) -----------------------------------------------
+
+LINK_ITEMS_BYTES: Final = 256 * KIB
+"""Small items gather in one frame up to this; a larger item goes alone."""
+
+LINK_ITEMS_MAX: Final = 65_535
+"""Items in one frame: what a two-byte array header can say."""
+
+LINK_ASK_BYTES_MAX: Final = REQUEST_BYTES_MAX + 64 * KIB
+"""A frame towards the engine: the largest request, and room for what stands around it."""
+
+LINK_REPLY_BYTES_MAX: Final = 4 * REQUEST_BYTES_MAX
+"""A frame from the engine: a full page of bodies, one more message, and metadata that was itself
+received in requests."""
+
+LINK_CALLS_MAX: Final = 20_000
+"""Calls in flight on one link, and claims that its peer has not confirmed: twice what the mailbox
+takes."""
+
+LINK_ASKS_BYTES_MAX: Final = 64 * MIB
+"""Requests in flight on one link; while there are more, it is not read: half of the mailbox."""
+
+LINK_UNSENT_BYTES: Final = 8 * MIB
+"""While more than this waits to be written, nothing new is read or asked."""
+
+LINK_OWED_BYTES_MAX: Final = 256 * MIB
+"""Replies that wait for a peer before it is cut: several full pages at once are honest, more is
+somebody who asks and does not read."""
+
+LINK_STALL_SECONDS: Final = 10.0
+"""A peer that takes nothing for so long is cut; a live one on the same machine needs
+microseconds."""
+
+LINK_HELLO_SECONDS: Final = 10.0
+"""From connecting to the other side's first frame."""
+
+LINK_CANCEL_SECONDS: Final = 10.0
+"""How long a cancelled call waits to learn whether it had run: one group, one sync, and a foreign
+lock of BUSY_MS."""
+
+LINK_WAIT_SECONDS: Final = 5.0
+"""How long a call waits for a lost link to come back: a restart of the broker takes a second."""
+
+LINK_RETRY_SECONDS: Final = 0.05
+LINK_RETRY_SECONDS_MAX: Final = 2.0
+"""Between two attempts to connect, doubled each time."""
+
+LINKS_MAX: Final = 256
+"""Programs linked to one engine; more wait to be accepted. Each may hold LINK_OWED_BYTES_MAX."""
+
 assert RECEIVE_MESSAGES_MAX <= RENEW_BATCH_MAX, "one renewal must cover one receive"
+assert RECEIVE_MESSAGES_MAX <= RELEASE_BATCH_MAX, "one release must cover one receive"
 assert MESSAGE_BYTES_DEFAULT < PAGE_BYTES_MAX <= REQUEST_BYTES_MAX
 assert GROUP_BYTES_MAX <= MAILBOX_BYTES_MAX and GROUP_COMMANDS_MAX <= MAILBOX_COMMANDS_MAX
 assert REQUEST_BYTES_MAX <= MAILBOX_BYTES_MAX, "the largest legal request must fit an empty mailbox"
 assert LOG_WAIT_MS < READ_BUSY_MS < READ_SECONDS * 1000, "a wait is part of what it waits for"
 assert READERS_MAX * READER_CACHE_KIB <= CACHE_KIB, "looking must not cost more than writing"
 assert DURATION_MS_MAX + INSTANT_MS_MAX < INT64_MAX, "an instant plus a duration must not overflow"
+assert LINK_ASK_BYTES_MAX < LINK_ASKS_BYTES_MAX <= MAILBOX_BYTES_MAX
+assert LINK_REPLY_BYTES_MAX < LINK_OWED_BYTES_MAX and BUSY_MS / 1000 < LINK_CANCEL_SECONDS

@@ -10,10 +10,19 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import InvalidArgument
-from mqlite_actor.contract.wire import Message, SendRequest
+from mqlite_actor.contract.ext import (
+    MessagePatch,
+    ResubmitRequest,
+    SearchRequest,
+    SendResultRequest,
+)
+from mqlite_actor.contract.wire import Message
 from mqlite_actor.engine.commands import JudgedSend
+from mqlite_actor.semantics.send import Sending
 
 COMMAND_BYTES: Final = 256
 """Rough weight of a command without bodies: struct, job, task bookkeeping."""
@@ -30,16 +39,21 @@ def weigh(request: object) -> int:
     if isinstance(request, JudgedSend):
         request = request.request
     weight = COMMAND_BYTES
-    if isinstance(request, SendRequest):
+    if isinstance(request, Sending):
         for message in request.messages:
             weight += COMMAND_BYTES + len(message.body)
+    elif isinstance(request, ResubmitRequest):
+        body = request.message.body
+        weight += 0 if body is UNSET else len(body)
     return weight
 
 
 def check_texts(request: wire.Request[Any]) -> None:
     """InvalidArgument naming the field whose text cannot be encoded."""
-    if isinstance(request, SendRequest):
+    if isinstance(request, Sending):
         _check(request.queue, "queue")
+        if isinstance(request, SendResultRequest):
+            _check(request.request_id, "request_id")
         for index, message in enumerate(request.messages):
             if message.properties or not "".join(_texts(message)).isascii():
                 _check_message(message, f"messages[{index}]")
@@ -48,14 +62,25 @@ def check_texts(request: wire.Request[Any]) -> None:
         value = getattr(request, name)
         if type(value) is str:
             _check(value, name)
+    if isinstance(request, ResubmitRequest):
+        _check_message(request.message, "message")
+    elif isinstance(request, SearchRequest):
+        _check_properties(request.properties, "properties")
 
 
-def _check_message(message: Message, path: str) -> None:
+def _check_message(message: Message | MessagePatch, path: str) -> None:
     for name in _TEXTS:
-        _check(getattr(message, name), f"{path}.{name}")
-    for key, value in message.properties.items():
-        _check(key, f"{path}.properties")
-        _check(value, f"{path}.properties")
+        text = getattr(message, name)
+        if text is not UNSET:
+            _check(text, f"{path}.{name}")
+    if message.properties is not UNSET:
+        _check_properties(message.properties, f"{path}.properties")
+
+
+def _check_properties(properties: dict[str, str], path: str) -> None:
+    for key, value in properties.items():
+        _check(key, path)
+        _check(value, path)
 
 
 def _check(text: str, path: str) -> None:

@@ -1,4 +1,5 @@
-"""Work that takes many commands: redrive, purge, compact, and giving free pages back.
+"""Work that takes many commands: redrive, purge, the end of a subscription, compact, and giving
+free pages back.
 
 Called by the engine for the requests of the same names. Each sends ordinary commands in chunks, so
 that others are served in between, and stops after its present chunk when the engine ends: what it
@@ -16,6 +17,16 @@ import trio
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument, MqliteError
+from mqlite_actor.contract.ext import (
+    DeleteSubscriptionRequest,
+    DeleteSubscriptionResponse,
+    PurgeActiveRequest,
+    PurgeActiveResponse,
+    RedriveOutcome,
+    RedriveResult,
+    RedriveSelectedRequest,
+    RedriveSelectedResponse,
+)
 from mqlite_actor.contract.wire import (
     PurgeRequest,
     PurgeResponse,
@@ -82,6 +93,60 @@ class Chores:
             purged += number
         return PurgeResponse(purged=purged)
 
+    async def redrive_selected(self, request: RedriveSelectedRequest) -> RedriveSelectedResponse:
+        """Revive these dead letters, in the order given; an answer for each."""
+        numbers = tuple(request.seq_numbers)
+        if len(numbers) > limits.SELECTED_MAX:
+            raise InvalidArgument(
+                f"seq_numbers has {len(numbers)} items; redrive at most {limits.SELECTED_MAX}"
+                " a call"
+            )
+        results: list[RedriveResult] = []
+        moved = 0
+        for start in range(0, len(numbers) or 1, limits.CHORE_ROWS):  # none at all: check the names
+            chunk = numbers[start : start + limits.CHORE_ROWS]
+            if self.ending.is_set():
+                results += [RedriveResult(seq, RedriveOutcome.NOT_TRIED) for seq in chunk]
+                continue
+            command = commands.RedriveSelectedChunk(request.queue, request.target, chunk)
+            answers = await self._run_chunk(command, moved)
+            results += answers
+            moved += sum(each.outcome is RedriveOutcome.MOVED for each in answers)
+        return RedriveSelectedResponse(moved=moved, results=results)
+
+    async def purge_active(self, request: PurgeActiveRequest) -> PurgeActiveResponse:
+        """Delete the active messages there are now, oldest first; how many were deleted."""
+        for field in ("max", "older_than_ms"):
+            _not_negative(getattr(request, field), field)
+        last, generation = await self._submit(commands.LastActive(request))
+        purged = after = 0
+        while after < last and not self.ending.is_set():
+            limit = _chunk(request.max, purged)
+            if not limit:
+                break
+            before = self._before(request.older_than_ms)
+            command = commands.PurgeActiveChunk(
+                request.queue, generation, after, last, before, limit
+            )
+            number, after = await self._run_chunk(command, purged)
+            purged += number
+        return PurgeActiveResponse(purged=purged)
+
+    async def delete_subscription(
+        self, request: DeleteSubscriptionRequest
+    ) -> DeleteSubscriptionResponse:
+        """End a subscription, then delete what it holds and its queue.
+
+        Stopped in between it gets nothing any more; the same call again goes on.
+        """
+        generation = await self._submit(commands.EndSubscription(request))
+        discarded, is_gone = 0, not generation
+        while not is_gone and not self.ending.is_set():
+            command = commands.DiscardChunk(request.name, generation, limits.CHORE_ROWS)
+            number, is_gone = await self._run_chunk(command, discarded)
+            discarded += number
+        return DeleteSubscriptionResponse(deleted=is_gone, discarded=discarded)
+
     async def reclaim(self) -> int:
         """Give free pages back to the disk if there are many; how many were."""
         await self._submit(commands.TruncateLog())
@@ -107,17 +172,14 @@ class Chores:
                 break
         await self._submit(commands.TruncateLog())
 
-    async def _run_chunk(
-        self, command: commands.RedriveChunk | commands.PurgeChunk, done: int
-    ) -> tuple[int, int]:
+    async def _run_chunk(self, command: object, done: int) -> Any:  # noqa: ANN401  # any reply
         """One chunk; an error in a later one also says how many are done and stay so (E127)."""
         try:
-            number, after = await self._submit(command)
+            return await self._submit(command)
         except MqliteError as error:
             if not done:
                 raise
             raise type(error)(f"{error.message}; {done} before it are done and stay so") from error
-        return number, after
 
     def _before(self, older_than_ms: int) -> int:
         """The instant that a message must have been enqueued before; far off without a bound."""

@@ -7,25 +7,33 @@ and the door decode only rows of CALLS). Sent by the sweeper and by `Engine.hand
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from mqlite_actor.contract import limits
-from mqlite_actor.contract.wire import SendRequest
+from mqlite_actor.contract.ext import (
+    DeleteSubscriptionRequest,
+    PurgeActiveRequest,
+    RedriveResult,
+    SendResultRequest,
+)
 from mqlite_actor.semantics import (
+    clearing,
     dead_letters,
     depths,
     keys,
     neighbours,
     operations,
     peek,
+    selected,
     send,
+    send_result,
     sweep,
 )
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.semantics.routing import Verdicts
+from mqlite_actor.semantics.send import Sending
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.sqlite import SqliteStore
 
@@ -79,7 +87,7 @@ class Release(msgspec.Struct, frozen=True):
 class JudgedSend(msgspec.Struct, frozen=True):
     """A send whose slow filters were asked before; `known` is what they said."""
 
-    request: SendRequest
+    request: Sending
     known: Verdicts
 
 
@@ -117,6 +125,47 @@ class PurgeChunk(msgspec.Struct, frozen=True):
     limit: int
 
 
+class RedriveSelectedChunk(msgspec.Struct, frozen=True):
+    """Revive these dead letters; the reply answers each number."""
+
+    queue: str
+    target: str
+    numbers: tuple[int, ...]
+
+
+class LastActive(msgspec.Struct, frozen=True):
+    """Check the guard of a purge of active messages; the reply is where it ends, and the
+    generation."""
+
+    request: PurgeActiveRequest
+
+
+class PurgeActiveChunk(msgspec.Struct, frozen=True):
+    """Delete the next active messages; the reply is (number, up to which number)."""
+
+    queue: str
+    generation: str
+    after: int
+    last: int
+    enqueued_before: int
+    limit: int
+
+
+class EndSubscription(msgspec.Struct, frozen=True):
+    """Stop a subscription's routing and delete its queue if that is empty; the reply is "", or the
+    generation of the queue that is to be emptied first."""
+
+    request: DeleteSubscriptionRequest
+
+
+class DiscardChunk(msgspec.Struct, frozen=True):
+    """Delete the next messages of a queue, and then the queue; the reply is (number, is gone)."""
+
+    queue: str
+    generation: str
+    limit: int
+
+
 class TruncateLog(msgspec.Struct, frozen=True):
     """Move the whole log into the file and cut it; the reply says whether it could be done."""
 
@@ -133,6 +182,12 @@ class CountFreePages(msgspec.Struct, frozen=True):
 
 class Vacuum(msgspec.Struct, frozen=True):
     """Write the whole file anew without its free pages."""
+
+
+class CopyPages(msgspec.Struct, frozen=True):
+    """A step of a backup of a database in memory; the reply is the step's."""
+
+    step: Callable[[], Any]
 
 
 class Collect(msgspec.Struct, frozen=True):
@@ -178,6 +233,24 @@ def _purge(tx: Transaction, command: PurgeChunk, _: int) -> dead_letters.Chunk:
     )
 
 
+def _redrive_selected(
+    tx: Transaction, command: RedriveSelectedChunk, now_ms: int
+) -> list[RedriveResult]:
+    return selected.redrive_selected(tx, command.queue, command.target, command.numbers, now_ms)
+
+
+def _purge_active(tx: Transaction, command: PurgeActiveChunk, _: int) -> dead_letters.Chunk:
+    return clearing.purge_active_chunk(
+        tx,
+        command.queue,
+        command.generation,
+        after=command.after,
+        last=command.last,
+        enqueued_before=command.enqueued_before,
+        limit=command.limit,
+    )
+
+
 INTERNAL: dict[type[Any], Operation] = {
     Reap: lambda tx, command, now_ms: sweep.reap(tx, command.limit, now_ms),
     Recover: lambda tx, command, now_ms: sweep.recover(tx, command.limit),
@@ -195,6 +268,15 @@ INTERNAL: dict[type[Any], Operation] = {
     ),
     RedriveChunk: _redrive,
     PurgeChunk: _purge,
+    RedriveSelectedChunk: _redrive_selected,
+    LastActive: lambda tx, command, now_ms: clearing.last_active(tx, command.request),
+    PurgeActiveChunk: _purge_active,
+    EndSubscription: lambda tx, command, now_ms: clearing.end_subscription(
+        tx, command.request, now_ms
+    ),
+    DiscardChunk: lambda tx, command, now_ms: clearing.discard_chunk(
+        tx, command.queue, command.generation, command.limit, now_ms
+    ),
     Collect: lambda tx, command, now_ms: depths.collect(tx, now_ms),
     CountEntities: lambda tx, command, now_ms: peek.count_entities(tx),
 }
@@ -204,6 +286,7 @@ ALONE: dict[type[Any], Callable[[SqliteStore, Any], Any]] = {
     CountFreePages: lambda store, command: store.free_pages(),
     Reclaim: lambda store, command: store.reclaim(command.limit),
     Vacuum: lambda store, command: store.vacuum(),
+    CopyPages: lambda store, command: command.step(),
 }
 """What runs in the storage thread between two groups, outside of any transaction."""
 
@@ -224,14 +307,20 @@ class Table(dict[type[Any], Operation]):
 
 def table(*, message_bytes_max: int) -> Table:
     """Every command that this engine can run."""
-    sending = partial(send.send, message_bytes_max=message_bytes_max)
+
+    def judged_send(tx: Transaction, command: JudgedSend, now_ms: int) -> object:
+        request, known = command.request, command.known
+        if isinstance(request, SendResultRequest):
+            return send_result.send_result(
+                tx, request, now_ms, message_bytes_max=message_bytes_max, known=known
+            )
+        return send.send(tx, request, now_ms, message_bytes_max=message_bytes_max, known=known)
+
     return Table(
         {
             **operations.operations(message_bytes_max=message_bytes_max),
             **INTERNAL,
-            JudgedSend: lambda tx, command, now_ms: sending(
-                tx, command.request, now_ms, known=command.known
-            ),
+            JudgedSend: judged_send,
         },
         neighbours.runs(message_bytes_max=message_bytes_max),
     )

@@ -19,12 +19,13 @@ from typing import Any, Final, TypeVar, cast
 import trio
 
 from mqlite_actor.clock import Clock, SystemClock
-from mqlite_actor.contract import limits, wire
+from mqlite_actor.contract import ext, limits, wire
 from mqlite_actor.contract.errors import Closed, InvalidArgument, Unsupported
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
 from mqlite_actor.engine import admission, commands, outbox
 from mqlite_actor.engine.actor import Actor
+from mqlite_actor.engine.backups import Backups
 from mqlite_actor.engine.chores import Chores
 from mqlite_actor.engine.diagnostics import DiagnosticsLog, unreported
 from mqlite_actor.engine.filtering import Filtering
@@ -40,6 +41,7 @@ from mqlite_actor.engine.watchdog import Watchdog
 from mqlite_actor.semantics import keys
 from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
 from mqlite_actor.semantics.routing import Undecided
+from mqlite_actor.semantics.send import Sending
 from mqlite_actor.semantics.settle import parse_token
 from mqlite_actor.storage.reading import NoReader
 from mqlite_actor.storage.schema import WIRE_SCHEMA_VERSION
@@ -63,6 +65,8 @@ class EngineOptions:
     message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT
     clock: Clock = field(default_factory=SystemClock)
     background: bool = True
+    backup_folder: str | None = None
+    """Where Backup may write: in this folder and below; "": that of the store; None: anywhere."""
     create: bool = True
     retention: Retention = field(default_factory=Retention)
     room_seconds: float = math.inf
@@ -94,6 +98,7 @@ class Engine:
         self._sweeper = Sweeper(submit, clock, options.retention, report)
         self._chores = Chores(submit, clock)
         self._filtering = Filtering(submit, clock)
+        backups = Backups(store, submit, clock, self._chores.ending, options.backup_folder)
         truncate = partial(submit, commands.TruncateLog())
         self._keeper = Keeper(store, truncate, self._chores.reclaim, clock, report)
         self._look_out = LookOut(
@@ -119,6 +124,10 @@ class Engine:
             wire.ReceiveRequest: self._receive,
             wire.RedriveRequest: self._chores.redrive,
             wire.PurgeRequest: self._chores.purge,
+            ext.BackupRequest: backups.backup,
+            ext.RedriveSelectedRequest: self._chores.redrive_selected,
+            ext.PurgeActiveRequest: self._chores.purge_active,
+            ext.DeleteSubscriptionRequest: self._chores.delete_subscription,
             ObserveRequest: self._observe,
         }
 
@@ -173,7 +182,7 @@ class Engine:
             raise Unsupported(f"this engine has no operation for {type(request).__name__}")
         reply = await self._submit(request)
         if isinstance(reply, Undecided):
-            reply = await self._filtering.send(cast("wire.SendRequest", request), reply)
+            reply = await self._filtering.send(cast("Sending", request), reply)
         return cast("R", reply)
 
     async def hold(self, seconds: float = limits.TX_SECONDS) -> Hold:

@@ -17,10 +17,12 @@ import trio
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Unavailable
+from mqlite_actor.contract.ext import SendResultResponse
 from mqlite_actor.engine import commands
 from mqlite_actor.filters import Facts, Filter
 from mqlite_actor.semantics import routing
 from mqlite_actor.semantics.routing import Undecided, Verdicts
+from mqlite_actor.semantics.send import Sending
 from mqlite_actor.semantics.trial import test_filter
 
 T = TypeVar("T")
@@ -36,12 +38,12 @@ class Filtering:
         self._clock = clock
         self._limiter = trio.CapacityLimiter(1)
 
-    async def send(self, request: wire.SendRequest, reply: object) -> wire.SendResponse:
+    async def send(self, request: Sending, reply: object) -> wire.SendResponse | SendResultResponse:
         """Send again, with what the slow filters say that `reply` asks about."""
         known: Verdicts = {}
         for _ in range(limits.VERDICT_ROUNDS_MAX):
             if not isinstance(reply, Undecided):
-                assert isinstance(reply, wire.SendResponse)
+                assert isinstance(reply, wire.SendResponse | SendResultResponse)
                 return reply
             inquiry = Inquiry(request, reply, known, self._clock.now_ms())
             while inquiry.is_open:
@@ -72,9 +74,7 @@ class Inquiry:
 
     __slots__ = ("_facts", "_known", "_messages", "_now_ms", "_open", "_visible_at_ms")
 
-    def __init__(
-        self, request: wire.SendRequest, reply: Undecided, known: Verdicts, now_ms: int
-    ) -> None:
+    def __init__(self, request: Sending, reply: Undecided, known: Verdicts, now_ms: int) -> None:
         self._messages = request.messages
         self._visible_at_ms = request.scheduled_enqueue_time_ms or now_ms
         self._now_ms = now_ms

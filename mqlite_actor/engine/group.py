@@ -7,9 +7,10 @@ that goes wrong ends the group: SQLite may have rolled back the whole transactio
 full, I/O error), after which each further statement would commit alone. So the group is rolled back
 and its commands run again, each in a transaction of its own, settles first because they free space;
 each then succeeds or fails for itself. Where the file itself is at fault (I/O error, damage)
-nothing is repeated: all are told so. A COMMIT that fails without saying why may still be found done
-after a restart: its commands get OutcomeUnknown and are never run again. After either the file is
-opened anew before anything else runs on it.
+nothing is repeated: all are told so. Sends are refused before the disk is full, so that settles
+and purges, which free space, still find some. A COMMIT that fails without saying why may still be
+found done after a restart: its commands get OutcomeUnknown and are never run again. After either
+the file is opened anew before anything else runs on it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import msgspec
 from outcome import Error
 
 from mqlite_actor.clock import Clock
-from mqlite_actor.contract import wire
+from mqlite_actor.contract import ext, wire
 from mqlite_actor.contract.errors import (
     CallerError,
     Internal,
@@ -34,6 +35,7 @@ from mqlite_actor.contract.errors import (
     StorageFull,
     Unavailable,
 )
+from mqlite_actor.engine import admission
 from mqlite_actor.engine.commands import ALONE, JudgedSend, Table
 from mqlite_actor.engine.meters import forget_queue
 from mqlite_actor.storage.database import Transaction
@@ -43,11 +45,11 @@ _log = logging.getLogger("mqlite.engine")
 
 SETTLES: Final = (
     wire.CompleteRequest, wire.CompleteBatchRequest, wire.AbandonRequest, wire.RejectRequest,
-    wire.DeferRequest, wire.PurgeRequest,
+    wire.DeferRequest, wire.PurgeRequest, ext.ReleaseRequest,
 )  # fmt: skip
 """Run first when a group is repeated one by one: they free space, and leases are ticking."""
 
-SENDS: Final = (wire.SendRequest, wire.ScheduleRequest, JudgedSend)
+SENDS: Final = (wire.SendRequest, wire.ScheduleRequest, ext.SendResultRequest, JudgedSend)
 """Not tried any more after the disk was found full."""
 
 
@@ -139,21 +141,46 @@ def _run(
     if type(requests[0]) in ALONE:
         _alone(store, requests[0], result)
         return result
+    indexes = _with_room(store, requests, result)
+    if not indexes:
+        return result
     try:
-        _together(store, table, requests, everything, clock, result, is_patient=is_patient)
+        _together(store, table, requests, indexes, clock, result, is_patient=is_patient)
     except _Unknown as unknown:
-        _answer_unknown(store, result, everything, unknown)
+        _answer_unknown(store, result, indexes, unknown)
     except _NotBegun as stuck:
         if not is_patient and is_busy(stuck.__cause__):
             return None
-        _fail(store, result, everything, _cause(stuck))
+        _fail(store, result, indexes, _cause(stuck))
     except _Broken as broken:
         is_storage = isinstance(mapped(_cause(broken)), StorageFailed)
-        if len(requests) == 1 or is_storage:
-            _fail(store, result, everything, _cause(broken))
+        if len(indexes) == 1 or is_storage:
+            _fail(store, result, indexes, _cause(broken))
         else:
-            _one_by_one(store, table, requests, clock, result)
+            _one_by_one(store, table, requests, indexes, clock, result)
     return result
+
+
+def _with_room(store: SqliteStore, requests: Sequence[Any], result: GroupResult) -> Sequence[int]:
+    """The commands that may run: all, or without the sends where the disk has no room for them."""
+    everything = range(len(requests))
+    if not store.asks_disk:
+        return everything
+    sends = [index for index in everything if isinstance(requests[index], SENDS)]
+    if not sends:
+        return everything
+    was_short = store.is_short
+    if store.has_room(lambda: sum(admission.weigh(requests[index]) for index in sends)):
+        if was_short:
+            _log.warning("there is room on the disk again; sends are taken")
+        return everything
+    if not was_short:
+        _log.error("the disk of %s is nearly full; sends are refused", store.path)
+    refused = nearly_full()
+    result.timings.append(("transaction", refused, 0.0, 1))
+    for index in sends:
+        result.outcomes[index] = Error(_copy(refused))
+    return sorted({*everything} - {*sends})
 
 
 def _together(
@@ -237,10 +264,11 @@ def _one_by_one(
     store: SqliteStore,
     table: Table,
     requests: Sequence[Any],
+    indexes: Sequence[int],
     clock: Clock,
     result: GroupResult,
 ) -> None:
-    settles_first = sorted(range(len(requests)), key=lambda i: not isinstance(requests[i], SETTLES))
+    settles_first = sorted(indexes, key=lambda i: not isinstance(requests[i], SETTLES))
     is_full = False
     for place, index in enumerate(settles_first):
         if not _is_sound(store, result, settles_first[place:]):
@@ -277,6 +305,14 @@ def _cause(failure: _NotBegun | _Broken) -> Exception:
 
 
 # -- answers ---------------------------------------------------------------------------------------
+
+
+def nearly_full() -> StorageFull:
+    """What a send gets that the reserve would have to hold."""
+    return StorageFull(
+        "the disk is nearly full and what is left is kept for settlements and purges; nothing of"
+        " this call was stored"
+    )
 
 
 def mapped_full() -> StorageFull:

@@ -5,8 +5,9 @@ Started by the engine beside the passes, for stores on disk. Automatic checkpoin
 a COMMIT and stall it; so a second connection moves the log into the file from CHECKPOINT_PAGES on,
 in a thread of its own, while the writer goes on. Under steady writing such a checkpoint never
 catches up to the end, and the log would grow without bound: past LOG_PAGES_MAX the writer itself,
-between two groups, moves the little that is left and cuts the log (ruling R44, faults B2). A
-failure is reported once and tried again after a pause; it never ends the engine.
+between two groups, moves the little that is left and cuts the log (ruling R44, faults B2). So it
+does with any log while the disk is nearly full, for the log's room is room to settle in. A failure
+is reported once and tried again after a pause; it never ends the engine.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import trio
 
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits
-from mqlite_actor.contract.errors import Closed, MqliteError
+from mqlite_actor.contract.errors import Closed, Internal, MqliteError
 from mqlite_actor.engine.diagnostics import Report, unreported
 from mqlite_actor.engine.sweeper import Health
 from mqlite_actor.storage.sqlite import SqliteStore, mapped
@@ -56,7 +57,9 @@ class Keeper:
     def noticed(self) -> None:
         """A group was committed: is the log long enough to be moved?"""
         pages = self._store.log_pages
-        if pages < limits.CHECKPOINT_PAGES:
+        if self._store.is_short and pages:
+            self._due.set()
+        elif pages < limits.CHECKPOINT_PAGES:
             self._due_at = limits.CHECKPOINT_PAGES  # it began anew
         elif pages >= self._due_at:
             self._due.set()
@@ -79,7 +82,9 @@ class Keeper:
             except Exception as error:  # noqa: BLE001  # reported and tried again, whatever it is
                 self.failures += 1
                 if self.failures == 1:
-                    _log.error("checkpoint failed: %s", mapped(error).message, exc_info=error)
+                    known = mapped(error)
+                    cause = error if isinstance(known, Internal) else None
+                    _log.error("checkpoint failed: %s", known.message, exc_info=cause)
                 await trio.sleep(limits.CHECKPOINT_PAUSE_SECONDS)
             else:
                 self.failures = 0
@@ -91,7 +96,8 @@ class Keeper:
         self._due_at = self._store.log_pages + limits.CHECKPOINT_PAGES
         # The log can begin anew only in a moment when all of it is moved, and steady writing leaves
         # none: what came in during this checkpoint is moved by the writer itself.
-        if self._store.log_pages >= limits.LOG_PAGES_MAX:
+        # On a disk that is nearly full its room is needed at once.
+        if self._store.log_pages >= limits.LOG_PAGES_MAX or self._store.is_short:
             if await self._truncate():
                 self.truncations += 1
             else:  # a reader holds the log; it grows until it lets go

@@ -32,7 +32,7 @@ from mqlite_actor.contract.errors import (
 from mqlite_actor.engine import admission
 from mqlite_actor.engine.commands import JudgedSend
 from mqlite_actor.engine.filtering import Inquiry
-from mqlite_actor.engine.group import Answer, Done, GroupResult
+from mqlite_actor.engine.group import SENDS, Answer, Done, GroupResult, nearly_full
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.semantics.routing import Undecided, Verdicts
 from mqlite_actor.storage.database import Row, Value
@@ -100,6 +100,10 @@ class UserTransaction:
         """Run a verb of the queue inside this transaction."""
         self._check()
         admission.check_texts(request)
+        if isinstance(request, SENDS) and not self._store.has_room(
+            lambda: admission.weigh(request)
+        ):
+            raise nearly_full()
         changes, began = self._store.changes, perf_counter()
         refusal: CallerError | None = None
         try:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import trio
 
 from mqlite_actor.clock import Clock
-from mqlite_actor.contract import keys, limits, wire
+from mqlite_actor.contract import ext, keys, limits, wire
 from mqlite_actor.contract.errors import CallerError, Internal, MqliteError, Unavailable
 from mqlite_actor.contract.observe import StoragePool
 from mqlite_actor.engine import commands
@@ -46,6 +46,9 @@ READS: Final[dict[type[Any], Place]] = {
     wire.PeekRequest: Place.THREAD,
     wire.ListQueuesRequest: Place.THREAD,
     wire.ListSubscriptionsRequest: Place.THREAD,
+    ext.DescribeQueueRequest: Place.THREAD,
+    ext.ExplainRequest: Place.THREAD,
+    ext.SearchRequest: Place.THREAD,
     keys.ListKeysRequest: Place.THREAD,
     commands.CountEntities: Place.THREAD,
     commands.Collect: Place.THREAD,

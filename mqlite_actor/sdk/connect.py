@@ -43,6 +43,11 @@ class ConnectOptions(TypedDict, total=False):
 
 OF_BROKERS = frozenset({"token", "ca_file", "client_certificate", "network"})
 OF_STORES = frozenset({"synchronous", "message_bytes_max", "clock", "background"})
+_FITTING = {
+    Destination.BROKER: OF_BROKERS,
+    Destination.STORE: OF_STORES,
+    Destination.LINK: frozenset[str](),
+}
 
 
 @asynccontextmanager
@@ -50,7 +55,8 @@ async def connect(dsn: str, **options: Unpack[ConnectOptions]) -> AsyncIterator[
     """The handle for a connection string, for the length of a block, under trio or asyncio.
 
     `mqlite(s)://[TOKEN@]HOST[:PORT]` and `http(s)://…` reach a broker (nothing is dialled before
-    the first call; `wait_ready` tries at once); `file:PATH` and `:memory:` open an engine in this
+    the first call; `wait_ready` tries at once), `unix:PATH` a broker's link socket on this machine;
+    `file:PATH` and `:memory:` open an engine in this
     process, as `open_embedded` does. Raises InvalidArgument, with the mend, for any other string
     and for an option that does not belong to this kind.
     """
@@ -58,6 +64,11 @@ async def connect(dsn: str, **options: Unpack[ConnectOptions]) -> AsyncIterator[
     if kind is Destination.STORE:
         embedded = import_module("mqlite_actor.sdk.embedded")
         async with embedded.open_embedded(dsn, **options) as handle:
+            yield cast("Handle", handle)
+        return
+    if kind is Destination.LINK:
+        distant = import_module("mqlite_actor.sdk.distant")
+        async with distant.open_linked(dsn.removeprefix("unix:")) as handle:
             yield cast("Handle", handle)
         return
     try:
@@ -84,6 +95,11 @@ def connect_sync(dsn: str, **options: Unpack[ConnectOptions]) -> Iterator[SyncHa
     if kind is Destination.STORE:
         embedded = import_module("mqlite_actor.sdk.blocking_embedded")
         with embedded.open_embedded_sync(dsn, **options) as handle:
+            yield cast("SyncHandle", handle)
+        return
+    if kind is Destination.LINK:
+        distant = import_module("mqlite_actor.sdk.distant")
+        with distant.open_linked_sync(dsn.removeprefix("unix:")) as handle:
             yield cast("SyncHandle", handle)
         return
     if "network" in options:
@@ -118,11 +134,7 @@ def _kind(dsn: str, options: dict[str, object]) -> Destination:
     if not isinstance(dsn, str):
         raise InvalidArgument(f"the address is a text, not {type(dsn).__name__}")
     kind = classify(dsn)
-    if kind is Destination.LINK:
-        raise Unsupported(
-            "unix: sockets come with a later version; use the broker's mqlite:// address"
-        )
-    fitting = OF_STORES if kind is Destination.STORE else OF_BROKERS
+    fitting = _FITTING[kind]
     for name in options:
         if name not in OF_STORES | OF_BROKERS:
             known = ", ".join(sorted(fitting))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from mqlite_actor.contract import errors, keys, limits, observe, wire
+from mqlite_actor.contract import errors, ext, keys, limits, observe, wire
 from mqlite_actor.contract.calls import BY_REQUEST
 from mqlite_actor.contract.errors import (
     Internal,
@@ -45,6 +45,9 @@ READS: frozenset[type[wire.Request[Any]]] = frozenset({
     wire.StatusRequest,
     observe.ObserveRequest,
     keys.ListKeysRequest,
+    ext.ExplainRequest,
+    ext.SearchRequest,
+    ext.DescribeQueueRequest,
 })  # fmt: skip
 """Calls that change nothing."""
 
@@ -57,9 +60,18 @@ REPLAYED: frozenset[type[wire.Request[Any]]] = frozenset({
     wire.RenewRequest,
     wire.RenewBatchRequest,
     keys.RevokeKeyRequest,
+    ext.ReleaseRequest,
 })  # fmt: skip
 """Writes that a broker answers alike when the identical request comes again: settles have a
 receipt, a renewal renews, a revoked key stays revoked. A Send is not among them."""
+
+SLOW: dict[type[wire.Request[Any]], float] = {
+    ext.PurgeActiveRequest: 600.0,
+    ext.DeleteSubscriptionRequest: 600.0,
+    ext.BackupRequest: 3600.0,
+}
+"""Seconds for calls whose work grows with the store: some hundred thousand messages a minute, and a
+file of some hundred gigabytes."""
 
 
 class HttpParts(NamedTuple):
@@ -109,6 +121,8 @@ def is_repeatable(request: wire.Request[Any]) -> bool:
     """Whether sending the identical request again has the effect of sending it once."""
     if isinstance(request, wire.ReceiveRequest):
         return request.receive_attempt_id != ""
+    if isinstance(request, ext.SendResultRequest):
+        return request.request_id != ""
     return type(request) in READS or type(request) in REPLAYED
 
 
@@ -117,7 +131,7 @@ def reply_seconds(request: wire.Request[Any]) -> float:
     if isinstance(request, wire.ReceiveRequest):
         wait_ms = max(0, min(request.wait_time_ms, limits.RECEIVE_WAIT_MS_MAX))
         return REPLY_SECONDS + wait_ms / 1000
-    return REPLY_SECONDS
+    return SLOW.get(type(request), REPLY_SECONDS)
 
 
 def lost_reply(request: wire.Request[Any], reason: str) -> MqliteError:
@@ -140,8 +154,22 @@ def _flaw(request: wire.Request[Any], response: wire.Response) -> MqliteError | 
     if isinstance(request, wire.SendRequest) and isinstance(response, wire.SendResponse):
         if len(response.seq_numbers or ()) != len(request.messages):
             return _malformed(request, "not one sequence number per message")
-    elif isinstance(request, wire.CompleteBatchRequest | wire.RenewBatchRequest):
-        assert isinstance(response, wire.CompleteBatchResponse | wire.RenewBatchResponse)
+    elif isinstance(request, ext.SendResultRequest) and isinstance(
+        response, ext.SendResultResponse
+    ):
+        if len(response.results) != len(request.messages):
+            return _malformed(request, "not one result per message")
+    elif isinstance(request, ext.RedriveSelectedRequest) and isinstance(
+        response, ext.RedriveSelectedResponse
+    ):
+        if [result.seq_number for result in response.results] != request.seq_numbers:
+            return _malformed(request, "the results are not those of the request's numbers")
+    elif isinstance(
+        request, wire.CompleteBatchRequest | wire.RenewBatchRequest | ext.ReleaseRequest
+    ):
+        assert isinstance(
+            response, wire.CompleteBatchResponse | wire.RenewBatchResponse | ext.ReleaseResponse
+        )
         asked = [item.seq_number for item in request.messages]
         if [result.seq_number for result in response.results] != asked:
             return _malformed(request, "the results are not those of the request's items")

@@ -3,7 +3,8 @@
 Subclassed by each kind of handle, which only says how a request reaches an engine. A verb turns
 Python values (seconds, datetimes, keyword arguments) into the contract's request and back, and adds
 the checks that a person expects but the wire does not make: peek of an unknown queue is an error
-here (decision 6), and so is a batch in which a message was refused (ruling R19).
+here (decision 6), and so is a batch in which a message was refused (ruling R19). The verbs of
+our own routes are in `extensions.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import secrets
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar, Unpack, cast
@@ -20,7 +20,6 @@ from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import (
     InvalidArgument,
-    LockLost,
     NotFound,
     PermissionDenied,
     Unavailable,
@@ -31,6 +30,7 @@ from mqlite_actor.contract.words import State
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration, duration_to_ms, wait_to_ms
 from mqlite_actor.sdk.entities import Entities, or_zero
+from mqlite_actor.sdk.extensions import Extensions
 from mqlite_actor.sdk.message import Received, ReceivedMessage
 from mqlite_actor.sdk.requests import Body
 
@@ -46,7 +46,7 @@ READY_PAUSE_SECONDS = 0.1
 """Between two looks at a broker that is starting, which takes some tenths of a second."""
 
 
-class Handle(Entities):
+class Handle(Entities, Extensions):
     """Queues, messages and their verbs. Errors are the classes of `mqlite_actor.contract.errors`.
 
     Cancelling a call that has not begun leaves nothing behind; one that has begun takes effect. A
@@ -69,19 +69,15 @@ class Handle(Entities):
         queue: str,
         messages: Sequence[Message],
         *,
-        attempt_id: str = "",  # noqa: ARG002  # of use where claims can be returned uncounted
+        attempt_id: str = "",
     ) -> None:
         """Return claims that nobody has seen, as if they had not been delivered.
 
         `attempt_id` is that of the receive which brought them, if it had one.
         Where the other side cannot do that, they are abandoned, which counts as a delivery.
         """
-        for message in messages:
-            request = wire.AbandonRequest(
-                queue=queue, seq_number=message.seq_number, lock_token=message.lock_token
-            )
-            with suppress(LockLost):
-                await self.call(request)
+        held = [ReceivedMessage(self, queue, message) for message in messages]
+        await self.release(held, attempt_id=attempt_id)
 
     def receiver(self, queue: str, **options: Unpack[ReceiverOptions]) -> Receiver:
         """A consumer of this queue, to be `run` with a handler. Options: `ReceiverOptions`."""
@@ -331,7 +327,7 @@ class Handle(Entities):
 
     async def complete_batch(self, messages: Iterable[Received]) -> list[bool]:
         """Complete messages of one queue in one transaction; which of them were, in order."""
-        queue, items = _leases(messages)
+        queue, items = requests.leases(messages)
         if not items:
             return []
         reply = await self.call(wire.CompleteBatchRequest(queue=queue, messages=items))
@@ -339,22 +335,8 @@ class Handle(Entities):
 
     async def renew_batch(self, messages: Iterable[Received]) -> list[bool]:
         """Extend the leases of up to 512 messages of one queue; which of them are, in order."""
-        queue, items = _leases(messages)
+        queue, items = requests.leases(messages)
         if not items:
             return []
         reply = await self.call(wire.RenewBatchRequest(queue=queue, messages=items))
         return [result.ok for result in reply.results]
-
-
-def _leases(messages: Iterable[Received]) -> tuple[str, list[wire.SettleItem]]:
-    batch = list(messages)
-    queues = {message.queue for message in batch}
-    if len(queues) > 1:
-        raise InvalidArgument(
-            f"messages: of several queues ({', '.join(sorted(queues))}); one a call"
-        )
-    items = [
-        wire.SettleItem(seq_number=message.seq_number, lock_token=message.lock_token)
-        for message in batch
-    ]
-    return (queues.pop() if queues else "", items)

@@ -48,16 +48,9 @@ class HttpSyncClient:
     """
 
     __slots__ = (
-        "_clock",
-        "_closed",
-        "_connect_seconds",
-        "_dial",
-        "_endpoint",
-        "_idle",
-        "_lock",
-        "_tls",
-        "_token",
-    )
+        "_busy", "_clock", "_closed", "_connect_seconds", "_dial", "_endpoint", "_idle", "_lock",
+        "_tls", "_token",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -76,6 +69,7 @@ class HttpSyncClient:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._idle: list[_Connection] = []
+        self._busy: set[_Connection] = set()
         self._closed = False
 
     def call(self, request: Request[R], *, reply_seconds: float | None = None) -> R:
@@ -100,6 +94,17 @@ class HttpSyncClient:
         except _Lost as lost:
             raise self._explained(request, lost) from lost
 
+    def twin(self) -> HttpSyncClient:
+        """Another client of the same broker with the same credential, and connections of its
+        own."""
+        return HttpSyncClient(
+            self._endpoint,
+            token=self._token,
+            connect_seconds=self._connect_seconds,
+            tls=self._tls,
+            clock=self._clock,
+        )
+
     def close(self) -> None:
         """Close the idle connections; a call in flight ends by itself, later calls raise Closed."""
         with self._lock:
@@ -107,6 +112,22 @@ class HttpSyncClient:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+
+    def hang_up(self) -> None:
+        """Close, and let the broker see that nobody waits any more: a claim that it has not begun
+        to answer goes back. An answer that is under way is still read by whoever made the call.
+        From any thread."""
+        self._end_calls(socket.SHUT_WR)
+
+    def cut(self) -> None:
+        """Close, and end calls in flight at once, whatever becomes of them. From any thread."""
+        self._end_calls(socket.SHUT_RDWR)
+
+    def _end_calls(self, how: int) -> None:
+        self.close()
+        with self._lock:
+            for connection in self._busy:
+                connection.shut(how)
 
     def __enter__(self) -> Self:
         return self
@@ -128,10 +149,11 @@ class HttpSyncClient:
     ) -> R:
         is_kept = False
         try:
+            self._begin(connection)
             reply = connection.round_trip(self._dial.target(parts.path), parts, seconds)
             is_kept = reply.is_kept
         finally:
-            if not (is_kept and self._keep(connection)):
+            if not self._end(connection, is_kept=is_kept):
                 connection.close()
         return exchange.from_http(request, status=reply.status, content=reply.content)
 
@@ -145,9 +167,18 @@ class HttpSyncClient:
                 return connection
             connection.close()
 
-    def _keep(self, connection: _Connection) -> bool:
+    def _begin(self, connection: _Connection) -> None:
+        """From here on `hang_up` and `cut` reach the connection."""
         with self._lock:
-            if self._closed or len(self._idle) >= IDLE_CONNECTIONS_MAX:
+            if self._closed:
+                raise Closed("this client was closed")
+            self._busy.add(connection)
+
+    def _end(self, connection: _Connection, *, is_kept: bool) -> bool:
+        """Whether the connection is kept for the next call."""
+        with self._lock:
+            self._busy.discard(connection)
+            if not is_kept or self._closed or len(self._idle) >= IDLE_CONNECTIONS_MAX:
                 return False
             self._idle.append(connection)
             return True
@@ -219,6 +250,13 @@ class _Connection:
     def close(self) -> None:
         self._http.close()
         self._raw.close()
+
+    def shut(self, how: int) -> None:
+        """Shut one or both directions of a conversation that another thread leads."""
+        try:
+            self._raw.shutdown(how)
+        except OSError:
+            return  # it has ended by itself
 
     def is_quiet(self) -> bool:
         """Whether an idle socket is still good: the other side neither closed it nor spoke

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mqlite_actor.contract import wire
+from mqlite_actor.contract.errors import LockLost
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.instants import to_datetime
@@ -116,7 +117,8 @@ class Received:
 
 
 class ReceivedMessage(Received):
-    """A message in hand. Settle it exactly once: `complete`, `abandon`, `reject` or `defer`.
+    """A message in hand. Settle it exactly once: `complete`, `abandon`, `reject`, `defer`,
+    `release`.
 
     All verbs raise LockLost when the lease is over or was settled otherwise; repeating the
     identical verb after a lost answer succeeds for thirty minutes.
@@ -146,6 +148,15 @@ class ReceivedMessage(Received):
     async def defer(self) -> None:
         """Set it aside; only `receive_deferred` with its number fetches it again."""
         await self._handle.call(wire.DeferRequest(**requests.lease(self)))
+
+    async def release(self) -> None:
+        """Give it back as if it had not been delivered: for what will not be handled here.
+
+        Against a broker without this call it is abandoned, and the delivery counts.
+        """
+        (is_released,) = await self._handle.release([self])
+        if not is_released:
+            raise LockLost(f"message {self.seq_number} is no longer under this lease")
 
     async def renew(self) -> None:
         """Extend the lease to now plus the queue's lock duration."""

@@ -96,7 +96,7 @@ def _plain(
     """The verb for a program without a loop: over calls that block it ends in one go."""
 
     @functools.wraps(verb)
-    def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:  # noqa: ANN401  # one of ours
+    def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:  # noqa: ANN401  # of SyncReader
         coroutine = verb(self._twin, *args, **kwargs)
         try:
             coroutine.send(None)

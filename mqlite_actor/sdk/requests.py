@@ -14,6 +14,7 @@ import msgspec
 
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import DedupConflict, InvalidArgument
+from mqlite_actor.contract.ext import ReleaseRequest
 from mqlite_actor.contract.limits import KIB, MIB
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk.durations import Duration, duration_to_ms
@@ -153,6 +154,31 @@ def lease(received: Received) -> Lease:
         "seq_number": received.seq_number,
         "lock_token": received.lock_token,
     }
+
+
+def leases(messages: Iterable[Received]) -> tuple[str, list[wire.SettleItem]]:
+    """The queue of messages in hand, and their leases; InvalidArgument if there are several."""
+    batch = list(messages)
+    queues = {message.queue for message in batch}
+    if len(queues) > 1:
+        raise InvalidArgument(
+            f"messages: of several queues ({', '.join(sorted(queues))}); one a call"
+        )
+    items = [
+        wire.SettleItem(seq_number=message.seq_number, lock_token=message.lock_token)
+        for message in batch
+    ]
+    return (queues.pop() if queues else "", items)
+
+
+def abandons(release: ReleaseRequest) -> list[wire.AbandonRequest]:
+    """What to send to a broker that cannot release: the same messages, but the delivery counts."""
+    return [
+        wire.AbandonRequest(
+            queue=release.queue, seq_number=item.seq_number, lock_token=item.lock_token
+        )
+        for item in release.messages
+    ]
 
 
 def complete(received: Received) -> wire.CompleteRequest:

@@ -55,9 +55,9 @@ def redrive_chunk(
     target = queue if is_in_place else queues.find(tx, target_name)
     for held in map(rows.held, found):
         if is_in_place:
-            _revive(tx, writes, queue, held, now_ms)
+            revive(tx, writes, queue, held, now_ms)
         else:
-            _move(tx, writes, queue, held, target, now_ms)
+            move(tx, writes, queue, held, target, now_ms)
     writes.run()
     tx.happened(queue.name, "redriven", len(found))
     return len(found), found[-1][0] if found else last
@@ -101,7 +101,7 @@ def retain(
 # -- one message -----------------------------------------------------------------------------------
 
 
-def _revive(tx: Transaction, writes: WriteSet, queue: Queue, held: Held, now_ms: int) -> None:
+def revive(tx: Transaction, writes: WriteSet, queue: Queue, held: Held, now_ms: int) -> None:
     """Back to its old number. One whose time is over gets a fresh one (decision 7)."""
     check_step(Event.REDRIVE, lifecycle.DEAD, lifecycle.ACTIVE)
     expires_at = held.expires_at
@@ -116,10 +116,11 @@ def _revive(tx: Transaction, writes: WriteSet, queue: Queue, held: Held, now_ms:
     tx.due("ttl", expires_at)
 
 
-def _move(
+def move(
     tx: Transaction, writes: WriteSet, queue: Queue, held: Held, target: Queue, now_ms: int
-) -> None:
-    """A new message in the target, the old one gone; no expiry, no duplicate detection."""
+) -> int:
+    """A new message in the target, the old one gone; no expiry, no duplicate detection. Its
+    number."""
     check_step(Event.REDRIVE, lifecycle.DEAD, lifecycle.NONE)
     seq = tx.next_seq()
     lane = lifecycle.lane_of(target, held.group_id)
@@ -129,6 +130,7 @@ def _move(
     writes.add(*messages.delete(held.id, has_body_apart=False))
     tx.moved(queue, before=Stored.DEAD, dead_bytes=-held.body_bytes)
     tx.moved(target, after=Stored.READY)
+    return seq
 
 
 def _delete(tx: Transaction, queue: Queue, found: list[Held], event: str) -> int:

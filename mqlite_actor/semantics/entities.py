@@ -47,10 +47,19 @@ def create_queue(tx: Transaction, request: CreateQueueRequest, now_ms: int) -> E
         raise NameConflict(
             f"{quoted(request.name)} is already a {existing.kind}; it cannot become a {wanted.kind}"
         )
+    _replace(tx, existing, wanted)
+    return DONE
+
+
+def reconfigure(tx: Transaction, queue: Queue, config: QueueConfig, now_ms: int) -> None:
+    """Replace the whole configuration of a queue that exists; `config` is of its kind."""
+    _replace(tx, queue, _configured(queue.name, config, now_ms))
+
+
+def _replace(tx: Transaction, existing: Queue, wanted: Queue) -> None:
     queues.update(tx, _with_identity_of(existing, wanted))
     if existing.is_strict != wanted.is_strict:
-        _reorder(tx, queues.find(tx, request.name))
-    return DONE
+        _reorder(tx, queues.find(tx, existing.name))
 
 
 def list_queues(tx: Transaction, request: ListQueuesRequest, now_ms: int) -> ListQueuesResponse:

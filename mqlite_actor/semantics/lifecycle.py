@@ -43,6 +43,8 @@ class Event(StrEnum):
     CANCEL = "cancel"
     REDRIVE = "redrive"
     PURGE = "purge"
+    PURGE_ACTIVE = "purge active"
+    DISCARD = "discard"
 
 
 NONE: Final = "none"
@@ -75,6 +77,11 @@ TRANSITIONS: Final[dict[tuple[Event, str], frozenset[str]]] = {
     (Event.CANCEL, SCHEDULED): frozenset({NONE}),
     (Event.REDRIVE, DEAD): frozenset({ACTIVE, NONE}),
     (Event.PURGE, DEAD): frozenset({NONE}),
+    (Event.PURGE_ACTIVE, ACTIVE): frozenset({NONE}),
+    **{
+        (Event.DISCARD, state): frozenset({NONE})
+        for state in (ACTIVE, LOCKED, SCHEDULED, DEFERRED, DEAD)
+    },
 }
 
 MAX_DELIVERY_COUNT_EXCEEDED: Final = "MaxDeliveryCountExceeded"

@@ -10,17 +10,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from mqlite_actor.contract import ext, wire
 from mqlite_actor.contract import keys as contract_keys
-from mqlite_actor.contract import wire
 from mqlite_actor.semantics import (
     cancel,
     deletion,
+    describe,
     entities,
+    explain,
     keys,
     peek,
     receive,
+    release,
     renew,
+    search,
+    selected,
     send,
+    send_result,
     settle,
 )
 from mqlite_actor.storage.database import Transaction
@@ -52,6 +58,15 @@ def operations(*, message_bytes_max: int) -> dict[type[Any], Operation]:
         wire.SubscribeRequest: entities.subscribe,
         wire.ListSubscriptionsRequest: entities.list_subscriptions,
         wire.DeleteQueueRequest: deletion.delete_queue,
+        ext.SendResultRequest: partial(
+            send_result.send_result, message_bytes_max=message_bytes_max
+        ),
+        ext.ReleaseRequest: release.release,
+        ext.ExplainRequest: explain.explain,
+        ext.SearchRequest: search.search,
+        ext.DescribeQueueRequest: describe.describe_queue,
+        ext.UpdateQueueRequest: describe.update_queue,
+        ext.ResubmitRequest: partial(selected.resubmit, message_bytes_max=message_bytes_max),
         contract_keys.CreateKeyRequest: keys.create_key,
         contract_keys.ListKeysRequest: keys.list_keys,
         contract_keys.RevokeKeyRequest: keys.revoke_key,

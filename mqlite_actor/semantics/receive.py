@@ -44,9 +44,9 @@ def receive(tx: Transaction, request: ReceiveRequest, now_ms: int) -> MessagesRe
     queue = queues.find(tx, request.queue)
     attempt_id = request.receive_attempt_id
     if attempt_id:
-        known = tx.run([memory.find_attempt(queue.id, attempt_id, now_ms)])[0]
-        if known:
-            return _decode_reply(known[0][0])
+        known = recorded(tx, queue, attempt_id, now_ms)
+        if known is not None:
+            return known
     wanted = min(max(request.max_messages, 1), limits.RECEIVE_MESSAGES_MAX)
     take = _drain if request.receive_mode == RECEIVE_AND_DELETE else claim
     reply = MessagesResponse(messages=take(tx, queue, wanted, now_ms))
@@ -55,6 +55,14 @@ def receive(tx: Transaction, request: ReceiveRequest, now_ms: int) -> MessagesRe
         expires_at = instant(now_ms, lifetime)
         tx.run([memory.remember_attempt(queue.id, attempt_id, expires_at, _encode_reply(reply))])
     return reply
+
+
+def recorded(
+    tx: Transaction, queue: Queue, attempt_id: str, now_ms: int
+) -> MessagesResponse | None:
+    """The reply that this attempt got, if it is still remembered."""
+    known = tx.run([memory.find_attempt(queue.id, attempt_id, now_ms)])[0]
+    return _decode_reply(known[0][0]) if known else None
 
 
 def receive_deferred(

@@ -1,13 +1,15 @@
 """Send and Schedule: store messages, all of the call or none.
 
-Called through the operations table. Order of refusals is the contract's (spec/wire.md 2.1):
-negative time, empty call, past time, size, name, group; then each message meets duplicate detection
-and is written. One `now` serves the whole call.
+Called through the operations table; `judged` and `store` are its two halves, for SendResult too.
+Order of refusals is the contract's (spec/wire.md 2.1): negative time, empty call, past time, size,
+name, group; then each message meets duplicate detection and is written. One `now` serves the whole
+call.
 """
 
 from __future__ import annotations
 
 import hashlib
+from typing import TypeAlias
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import (
@@ -17,6 +19,7 @@ from mqlite_actor.contract.errors import (
     MessageTooLarge,
     quoted,
 )
+from mqlite_actor.contract.ext import SendResultRequest
 from mqlite_actor.contract.wire import Message, SendRequest, SendResponse
 from mqlite_actor.contract.words import Ordering
 from mqlite_actor.filters import Facts
@@ -27,7 +30,10 @@ from mqlite_actor.storage import memory, messages, rows
 from mqlite_actor.storage.database import Stored, Transaction, WriteSet
 from mqlite_actor.storage.queues import Queue
 
-_UNASKED: Verdicts = {}
+UNASKED: Verdicts = {}
+
+Sending: TypeAlias = SendRequest | SendResultRequest
+"""What carries messages: both have the same four fields."""
 
 
 def send(
@@ -36,7 +42,7 @@ def send(
     now_ms: int,
     *,
     message_bytes_max: int,
-    known: Verdicts = _UNASKED,
+    known: Verdicts = UNASKED,
 ) -> SendResponse | Undecided:
     """Store every message in every target that wants it; one slot per message, in order.
 
@@ -45,31 +51,44 @@ def send(
     another body leaves 0, or raises DedupConflict when it is the only message of the call.
     Undecided when a slow filter has to be asked first, whose verdict is not among the `known`.
     """
+    if request.scheduled_enqueue_time_ms >= 0 and not request.messages:
+        return SendResponse(seq_numbers=None)
+    slots = judged(tx, request, now_ms, message_bytes_max=message_bytes_max, known=known)
+    if isinstance(slots, Undecided):
+        return slots
+    if len(slots) == 1 and slots[0].is_refused:
+        for each in slots[0].deliveries:
+            tx.happened(each.queue.name, "dedup_conflict")
+        raise DedupConflict(
+            f"message_id {quoted(request.messages[0].message_id)} was sent to"
+            f" {quoted(request.queue)} before, with another body"
+        )
+    store(tx, request, slots, now_ms)
+    return SendResponse(seq_numbers=[slot.seq for slot in slots])
+
+
+def judged(
+    tx: Transaction, request: Sending, now_ms: int, *, message_bytes_max: int, known: Verdicts
+) -> list[Slot] | Undecided:
+    """Which targets want each message and what duplicate detection says of it; writes nothing.
+
+    Raises what a send is refused for.
+    """
     at = request.scheduled_enqueue_time_ms
     if at < 0:
         raise InvalidArgument("scheduled_enqueue_time_ms is negative; use 0 for now")
-    if not request.messages:
-        return SendResponse(seq_numbers=None)
     _check_time(at, now_ms)
     _check_sizes(request.messages, message_bytes_max)
     routes = routing.routes(tx, request.queue)
     questions = routing.undecided(routes, request.messages, known)
     if questions is not None:
         return questions
-    wanted = _wanted(tx, routes, request, now_ms, known)
-    deliveries = _judged(tx, wanted, request.messages, now_ms)
-    slots = [_Slot() for _ in request.messages]
+    deliveries = _wanted(tx, routes, request, now_ms, known)
+    _recognise(tx, deliveries, request.messages, now_ms)
+    slots = [Slot() for _ in request.messages]
     for each in deliveries:
-        slots[each.index].add(each)
-    if len(slots) == 1 and slots[0].is_refused:
-        for each in deliveries:
-            tx.happened(each.queue.name, "dedup_conflict")
-        raise DedupConflict(
-            f"message_id {quoted(request.messages[0].message_id)} was sent to"
-            f" {quoted(request.queue)} before, with another body"
-        )
-    _store(tx, request, deliveries, now_ms)
-    return SendResponse(seq_numbers=[slot.seq for slot in slots])
+        slots[each.index].deliveries.append(each)
+    return slots
 
 
 # -- refusals --------------------------------------------------------------------------------------
@@ -98,7 +117,7 @@ def _check_sizes(batch: list[Message], message_bytes_max: int) -> None:
 # -- who gets what ---------------------------------------------------------------------------------
 
 
-class _Delivery:
+class Delivery:
     """One message for one target, and what duplicate detection says of it."""
 
     __slots__ = ("body_hash", "index", "is_conflict", "key", "queue", "same_as", "seq")
@@ -109,7 +128,7 @@ class _Delivery:
         self.key = ""  # empty: the queue detects nothing
         self.body_hash = b""
         self.seq = 0  # of the first acceptance, or of this one once it has a number
-        self.same_as: _Delivery | None = None  # an equal message of this very call
+        self.same_as: Delivery | None = None  # an equal message of this very call
         self.is_conflict = False
 
     @property
@@ -118,37 +137,39 @@ class _Delivery:
         return not (self.is_conflict or self.seq or self.same_as)
 
 
-class _Slot:
+class Slot:
     """What the caller learns of one message."""
 
-    __slots__ = ("_deliveries",)
+    __slots__ = ("deliveries",)
 
     def __init__(self) -> None:
-        self._deliveries: list[_Delivery] = []
-
-    def add(self, delivery: _Delivery) -> None:
-        self._deliveries.append(delivery)
+        self.deliveries: list[Delivery] = []  # in the order of the targets' names
 
     @property
     def is_refused(self) -> bool:
         """Some target called it a conflict, and none took or knew it."""
-        return bool(self._deliveries) and all(each.is_conflict for each in self._deliveries)
+        return bool(self.deliveries) and all(each.is_conflict for each in self.deliveries)
+
+    @property
+    def copies(self) -> int:
+        """In how many targets it is new. Asked before numbers are given."""
+        return sum(each.is_new for each in self.deliveries)
 
     @property
     def seq(self) -> int:
         """The number in the last target that took or knew it; 0 if none did."""
-        for each in reversed(self._deliveries):
+        for each in reversed(self.deliveries):
             if not each.is_conflict:
                 return each.same_as.seq if each.same_as else each.seq
         return 0
 
 
 def _wanted(
-    tx: Transaction, routes: list[Route], request: SendRequest, now_ms: int, known: Verdicts
-) -> list[_Delivery]:
+    tx: Transaction, routes: list[Route], request: Sending, now_ms: int, known: Verdicts
+) -> list[Delivery]:
     """Every message with every target that wants it. A target that does not is not asked whether
     the message has a group."""
-    found: list[_Delivery] = []
+    found: list[Delivery] = []
     visible_at_ms = request.scheduled_enqueue_time_ms or now_ms
     for index, message in enumerate(request.messages):
         facts = Facts(message, enqueued_at_ms=now_ms, visible_at_ms=visible_at_ms, now_ms=now_ms)
@@ -160,14 +181,14 @@ def _wanted(
                     f"messages[{index}].group_id is empty; queue {quoted(route.queue.name)}"
                     " orders by group (group_fifo)"
                 )
-            found.append(_Delivery(index, route.queue))
+            found.append(Delivery(index, route.queue))
     return found
 
 
-def _judged(
-    tx: Transaction, deliveries: list[_Delivery], batch: list[Message], now_ms: int
-) -> list[_Delivery]:
-    """The same deliveries with duplicates recognised, each target by its own window."""
+def _recognise(
+    tx: Transaction, deliveries: list[Delivery], batch: list[Message], now_ms: int
+) -> None:
+    """Mark the duplicates among the deliveries, each target by its own window."""
     watched = [each for each in deliveries if each.queue.dedup_window_ms > 0]
     for each in watched:
         message = batch[each.index]
@@ -180,7 +201,7 @@ def _judged(
             for e in watched
         ]
     )
-    first: dict[tuple[int, str], _Delivery] = {}
+    first: dict[tuple[int, str], Delivery] = {}
     for each, rows_found in zip(watched, known, strict=True):
         earlier = first.get((each.queue.id, each.key))
         if rows_found:
@@ -192,18 +213,18 @@ def _judged(
             each.same_as = None if each.is_conflict else earlier
         else:
             first[each.queue.id, each.key] = each
-    return deliveries
 
 
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def _store(tx: Transaction, request: SendRequest, deliveries: list[_Delivery], now_ms: int) -> None:
+def store(tx: Transaction, request: Sending, slots: list[Slot], now_ms: int) -> None:
+    """Write what is new and count what is not."""
     at = request.scheduled_enqueue_time_ms
     state = Stored.SCHEDULED if at else Stored.READY
     writes = tx.writes()
     stored: dict[str, tuple[Queue, int]] = {}
-    for each in deliveries:
+    for each in (each for slot in slots for each in slot.deliveries):
         queue = each.queue
         if not each.is_new:
             event = "dedup_conflict" if each.is_conflict else "deduplicated"
@@ -221,8 +242,8 @@ def _store(tx: Transaction, request: SendRequest, deliveries: list[_Delivery], n
 def _insert(
     tx: Transaction,
     writes: WriteSet,
-    request: SendRequest,
-    delivery: _Delivery,
+    request: Sending,
+    delivery: Delivery,
     state: Stored,
     now_ms: int,
 ) -> None:
@@ -257,7 +278,7 @@ def _insert(
     tx.due("ttl", expires_at)
 
 
-def effective_ttl(message: Message, request: SendRequest, queue: Queue) -> int:
+def effective_ttl(message: Message, request: Sending, queue: Queue) -> int:
     """The message's own time to live, or the call's, with the queue's as default and ceiling; 0 is
     for ever."""
     own = max(message.ttl_ms if message.ttl_ms > 0 else request.ttl_ms, 0)

@@ -119,12 +119,16 @@ class Transaction:
         """`number` messages of this queue may have become claimable."""
         self.wakes[queue] = self.wakes.get(queue, 0) + number
 
-    def dead_letters(self, queue: Queue) -> tuple[int, int]:
-        """How many dead letters a queue has, and their bytes, with this transaction's changes."""
+    def depths(self, queue: Queue) -> tuple[int, ...]:
+        """The queue's counts (`counts.COLUMN`, DEAD_BYTES), with this transaction's changes."""
         kept = counts.six(self.run([counts.read(queue.id)])[0][0])
         delta = self._deltas.get(queue.id, [0] * counts.COLUMNS)
-        dead = counts.COLUMN[Stored.DEAD]
-        return kept[dead] + delta[dead], kept[counts.DEAD_BYTES] + delta[counts.DEAD_BYTES]
+        return tuple(number + change for number, change in zip(kept, delta, strict=True))
+
+    def dead_letters(self, queue: Queue) -> tuple[int, int]:
+        """How many dead letters a queue has, and their bytes, with this transaction's changes."""
+        depths = self.depths(queue)
+        return depths[counts.COLUMN[Stored.DEAD]], depths[counts.DEAD_BYTES]
 
     def has_changes(self, queue: Queue) -> bool:
         """Whether this transaction has moved messages of the queue."""

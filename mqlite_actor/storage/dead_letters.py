@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mqlite_actor.storage.database import Statement
+from mqlite_actor.storage.database import Statement, Value
 from mqlite_actor.storage.messages import (
     GROUP_LIVES,
     HELD_COLUMNS,
@@ -65,6 +65,14 @@ MOVE_TO_GROUP: Final = _MOVE.format(WAITS_IF.format(GROUP_LIVES))
 MOVE_TO_QUEUE: Final = _MOVE.format(WAITS_IF.format(QUEUE_LIVES))
 MOVE_BODY: Final = "UPDATE bodies SET id = ? WHERE id = ?"
 
+EDIT: Final = """
+UPDATE messages SET group_id = ?, message_id = ?, correlation_id = ?, reply_to = ?,
+  content_type = ?, subject = ?, properties = ?
+WHERE id = ? AND state = 6"""
+EDIT_BODY: Final = "UPDATE messages SET body = ? WHERE id = ? AND state = 6"
+REPLACE_BODY: Final = """
+INSERT INTO bodies (id, body) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body"""
+
 
 def choose(queue_id: int, after: int, last: int, enqueued_before: int, limit: int) -> Statement:
     """The next dead letters with numbers in (after, last], enqueued before an instant."""
@@ -114,3 +122,18 @@ def move(seq: int, new_seq: int, queue_id: int, lane: Lane, now_ms: int) -> Stat
 def move_body(seq: int, new_seq: int) -> Statement:
     """Let a body kept apart follow its message."""
     return MOVE_BODY, (new_seq, seq)
+
+
+def edit(seq: int, texts: tuple[Value, ...]) -> Statement:
+    """Replace the columns group_id to properties of a dead letter."""
+    return EDIT, (*texts, seq)
+
+
+def edit_body(seq: int, body: bytes | None) -> Statement:
+    """Replace the body in the row; None for one that is kept apart."""
+    return EDIT_BODY, (body, seq)
+
+
+def replace_body(seq: int, body: bytes) -> Statement:
+    """Keep this body apart, in place of another or anew."""
+    return REPLACE_BODY, (seq, body)

@@ -1,7 +1,7 @@
 """The two idempotency tables beside receipts: duplicate detection and receive attempts.
 
 Both remember something past the life of a message and are pruned by age in slices. Called by send
-(dedup), receive (attempts) and the pruning pass.
+(dedup), receive (attempts), SendResult (attempts of no queue) and the pruning pass.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from mqlite_actor.storage.database import Statement
+
+SENDS: Final = 0
+"""Stands for the queue in attempts that are sends: their key names the target. No queue has it."""
 
 FIND_DUPLICATE: Final = """
 SELECT seq_number, body_hash FROM dedup WHERE queue_id = ? AND key = ? AND seen_at > ?"""
@@ -28,6 +31,7 @@ REMEMBER_ATTEMPT: Final = """
 INSERT INTO attempts (queue_id, attempt_id, expires_at, reply) VALUES (?, ?, ?, ?)
 ON CONFLICT (queue_id, attempt_id) DO UPDATE SET
   expires_at = excluded.expires_at, reply = excluded.reply"""
+FORGET_ATTEMPT: Final = "DELETE FROM attempts WHERE queue_id = ? AND attempt_id = ?"
 PRUNE_ATTEMPTS: Final = """
 DELETE FROM attempts WHERE rowid IN (
   SELECT rowid FROM attempts WHERE expires_at < ? ORDER BY expires_at LIMIT ?)
@@ -57,6 +61,11 @@ def find_attempt(queue_id: int, attempt_id: str, now_ms: int) -> Statement:
 def remember_attempt(queue_id: int, attempt_id: str, expires_at: int, reply: bytes) -> Statement:
     """Record the reply of an attempt."""
     return REMEMBER_ATTEMPT, (queue_id, attempt_id, expires_at, reply)
+
+
+def forget_attempt(queue_id: int, attempt_id: str) -> Statement:
+    """Drop the recorded reply of an attempt."""
+    return FORGET_ATTEMPT, (queue_id, attempt_id)
 
 
 def prune_attempts(now_ms: int, limit: int) -> Statement:

@@ -32,7 +32,9 @@ GROUP_LIVES = """SELECT 1 FROM messages AS e
   WHERE e.queue_id = ? AND e.group_id = ? AND e.state < 6 AND e.id > 0"""
 QUEUE_LIVES = "SELECT 1 FROM messages AS e WHERE e.queue_id = ? AND e.state IN (1, 2, 3, 4, 5)"
 WAITS_IF = "CASE WHEN EXISTS ({}) THEN 2 ELSE 1 END"
-_BYTES = "coalesce(length(body), (SELECT length(b.body) FROM bodies AS b WHERE b.id = messages.id))"
+BODY_BYTES = (
+    "coalesce(length(body), (SELECT length(b.body) FROM bodies AS b WHERE b.id = messages.id))"
+)
 
 # -- sending ---------------------------------------------------------------------------------------
 
@@ -100,12 +102,12 @@ def insert_body(seq: int, body: bytes) -> Statement:
 
 # messages_by_state: the first rows of state 1, whatever else the queue holds.
 HEADS: Final = f"""
-SELECT id, expires_at, group_id, {_BYTES} FROM messages
+SELECT id, expires_at, group_id, {BODY_BYTES} FROM messages
 WHERE queue_id = ? AND state = 1 ORDER BY id LIMIT ?"""
 
 # The heads that are not past their time, for a queue whose front is full of expired ones.
 FRESH_HEADS: Final = f"""
-SELECT id, expires_at, group_id, {_BYTES} FROM messages
+SELECT id, expires_at, group_id, {BODY_BYTES} FROM messages
 WHERE queue_id = ? AND state = 1 AND (expires_at = 0 OR expires_at > ?) ORDER BY id LIMIT ?"""
 
 HEAD_ROWS: Final = f"""
@@ -113,7 +115,7 @@ SELECT {WHOLE} FROM messages WHERE queue_id = ? AND state = 1 ORDER BY id LIMIT 
 
 HELD_COLUMNS: Final = (
     "id, queue_id, state, delivery_count, locked_until, lock_token, expires_at, group_id,"
-    f" {_BYTES}, body IS NULL"
+    f" {BODY_BYTES}, body IS NULL"
 )
 HELD_HEADS: Final = f"""
 SELECT {HELD_COLUMNS} FROM messages WHERE queue_id = ? AND state = 1 ORDER BY id LIMIT ?"""
@@ -258,7 +260,7 @@ def bury(seq: int, reason: str, description: str | None) -> Statement:
 
 # -- looking ---------------------------------------------------------------------------------------
 
-_PEEK_STATE = f"""SELECT * FROM (SELECT id, {_BYTES} AS bytes FROM messages
+_PEEK_STATE = f"""SELECT * FROM (SELECT id, {BODY_BYTES} AS bytes FROM messages
   WHERE queue_id = ? AND state = {{}} AND id >= ? ORDER BY id LIMIT ?)"""
 
 

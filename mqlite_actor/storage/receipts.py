@@ -20,6 +20,7 @@ class Verb(IntEnum):
     ABANDONED = 2
     DEAD_LETTERED = 3
     DEFERRED = 4
+    RELEASED = 5
 
 
 INSERT: Final = """

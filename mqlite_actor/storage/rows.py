@@ -14,16 +14,16 @@ from mqlite_actor.contract.wire import Message
 from mqlite_actor.contract.words import State
 from mqlite_actor.storage.database import Row, Stored, Value
 
-_ALL_BUT_BODY: Final = (
+ALL_BUT_BODY: Final = (
     "id, queue_id, state, delivery_count, visible_at, locked_until, lock_token, enqueued_at,"
     " expires_at, group_id, message_id, correlation_id, reply_to, content_type, subject,"
     " properties, dead_letter_reason, dead_letter_description"
 )
-COLUMNS: Final = f"{_ALL_BUT_BODY}, body"
+COLUMNS: Final = f"{ALL_BUT_BODY}, body"
 """As they are inserted."""
 
 WHOLE: Final = (
-    f"{_ALL_BUT_BODY}, coalesce(body, (SELECT b.body FROM bodies AS b WHERE b.id = messages.id)),"
+    f"{ALL_BUT_BODY}, coalesce(body, (SELECT b.body FROM bodies AS b WHERE b.id = messages.id)),"
     " body IS NULL"
 )
 """As they are read: the body wherever it is, and whether it is kept apart."""
@@ -106,6 +106,62 @@ def peeked(row: Row) -> Message:
         subject=subject or "",
         properties=_decode_properties(properties) if properties else {},
         body=body,
+    )
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """All of a row but its body; the columns of `looking.ENVELOPE`."""
+
+    id: int
+    queue_id: int
+    state: int
+    delivery_count: int
+    visible_at: int
+    locked_until: int
+    lock_token: bytes | None
+    enqueued_at: int
+    expires_at: int
+    group_id: str | None
+    message_id: str | None
+    correlation_id: str | None
+    reply_to: str | None
+    content_type: str | None
+    subject: str | None
+    properties: str | None
+    dead_letter_reason: str | None
+    dead_letter_description: str | None
+    body_bytes: int
+
+
+def envelope(row: Row) -> Envelope:
+    """A row of `looking.ENVELOPE`."""
+    return Envelope(*row)
+
+
+def properties_of(stored: Envelope) -> dict[str, str]:
+    """The properties, decoded."""
+    return _decode_properties(stored.properties) if stored.properties else {}
+
+
+def listed(stored: Envelope) -> Message:
+    """A row as a list shows it: everything but token and body."""
+    return Message(
+        seq_number=stored.id,
+        enqueued_at_ms=stored.enqueued_at,
+        expires_at_ms=stored.expires_at,
+        visible_at_ms=stored.visible_at,
+        locked_until_ms=stored.locked_until,
+        delivery_count=stored.delivery_count,
+        state=WIRE_STATE[Stored(stored.state)],
+        dead_letter_reason=stored.dead_letter_reason or "",
+        dead_letter_description=stored.dead_letter_description or "",
+        message_id=stored.message_id or "",
+        correlation_id=stored.correlation_id or "",
+        reply_to=stored.reply_to or "",
+        group_id=stored.group_id or "",
+        content_type=stored.content_type or "",
+        subject=stored.subject or "",
+        properties=properties_of(stored),
     )
 
 

@@ -121,7 +121,7 @@ CREATE TABLE dedup (
 CREATE INDEX dedup_by_age ON dedup (queue_id, seen_at);
 
 -- Replies of Receive under a caller's attempt id, kept whole (msgpack) because a replay must be the same
--- batch even when its messages are gone.
+-- batch even when its messages are gone. And, with queue_id 0, replies of SendResult under a request id.
 CREATE TABLE attempts (
   queue_id   INTEGER NOT NULL,
   attempt_id TEXT NOT NULL,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import apsw
@@ -85,12 +85,14 @@ class SqliteStore:
     """An open local store. Made by `open_store`; `close` releases the file.
 
     `healthy` is False after a failure that leaves the file's state in doubt; `reopen` mends it or
-    raises. `log_pages` is how long the log was after the last commit.
+    raises. `log_pages` is how long the log was after the last commit. `is_short` says that the disk
+    had no room for sends when it was asked last.
     """
 
     __slots__ = (
-        "_beside", "_checkpointer", "_guard", "_lock", "_synchronous", "complaint", "connection",
-        "healthy", "ledger", "log_pages", "path", "readers", "user_sql",
+        "_beside", "_checkpointer", "_guard", "_is_near", "_lock", "_looked_at", "_page_bytes",
+        "_synchronous", "complaint", "connection", "healthy", "is_short", "ledger", "log_pages",
+        "path", "readers", "user_sql",
     )  # fmt: skip
 
     def __init__(self, path: str, synchronous: int, lock: files.FileLock | None) -> None:
@@ -99,6 +101,9 @@ class SqliteStore:
         self.healthy = True
         self.complaint = ""  # the failure that was logged last and still lasts
         self.log_pages = 0
+        self.is_short = False
+        self._is_near = False  # to being short: the next group may be one too many
+        self._looked_at = -limits.ROOM_PAGES  # length of the log when the disk was asked last
         self._synchronous = synchronous
         self._lock = lock
         self._beside = threading.Lock()  # whoever holds it has the checkpointer
@@ -107,6 +112,7 @@ class SqliteStore:
         self._guard = None if path == files.MEMORY else FileGuard(path)
         self.connection = self._connect()
         self.user_sql = UserSql(self.connection)
+        self._page_bytes: int = self.connection.pragma("page_size")
 
     @property
     def is_memory(self) -> bool:
@@ -214,6 +220,30 @@ class SqliteStore:
             raise OpenError(f"{self.path} cannot be opened again: {error}") from error
         self.readers.admit()
         self.healthy = True
+
+    @property
+    def asks_disk(self) -> bool:
+        """Whether `has_room` has to look: little was left, or the log has grown since."""
+        is_grown = abs(self.log_pages - self._looked_at) >= limits.ROOM_PAGES
+        return (self._is_near or is_grown) and not self.is_memory
+
+    def has_room(self, weigh: Callable[[], int]) -> bool:
+        """Whether sends may be stored: what is free must hold them twice (log and file), all that
+        the log may still have to move into the file, and the reserve. Sets `is_short`.
+
+        The disk is asked when the log has grown by ROOM_PAGES, and each time while little is left;
+        only then `weigh` is (the bytes of the sends).
+        """
+        if not self.asks_disk:
+            return True
+        self._looked_at = self.log_pages
+        free = files.disk_free(self.path)
+        if free is None:
+            return True  # the folder is gone, or worse: the write itself will say so
+        left = free - self.log_pages * self._page_bytes - limits.RESERVE_BYTES
+        self._is_near = left < 2 * limits.GROUP_BYTES_MAX
+        self.is_short = self._is_near and left < 2 * weigh()
+        return not self.is_short
 
     def check_files(self) -> None:
         """FileReplaced if the files under the connection are not those that it opened."""

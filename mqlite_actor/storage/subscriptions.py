@@ -16,6 +16,8 @@ SELECT s.queue_id, q.name, s.expr FROM subscriptions AS s JOIN queues AS q ON q.
 WHERE s.topic = ? ORDER BY q.name"""
 TOPIC_EXISTS: Final = "SELECT 1 FROM subscriptions WHERE topic = ? LIMIT 1"
 TOPIC_OF: Final = "SELECT topic FROM subscriptions WHERE queue_id = ?"
+OF_QUEUE: Final = "SELECT topic, expr FROM subscriptions WHERE queue_id = ?"
+UNSUBSCRIBE: Final = "DELETE FROM subscriptions WHERE queue_id = ?"
 LIST: Final = """
 SELECT s.topic, q.name, s.expr FROM subscriptions AS s JOIN queues AS q ON q.id = s.queue_id
 ORDER BY s.topic, q.name"""
@@ -38,6 +40,16 @@ def topic_of(tx: Transaction, queue_id: int) -> str | None:
     """The topic that a backing queue listens to; None for an orphan or a plain queue."""
     rows = tx.run([(TOPIC_OF, (queue_id,))])[0]
     return str(rows[0][0]) if rows else None
+
+
+def of_queue(queue_id: int) -> Statement:
+    """Topic and filter text or NULL of a backing queue; no row for an orphan or a plain queue."""
+    return OF_QUEUE, (queue_id,)
+
+
+def unsubscribe(queue_id: int) -> Statement:
+    """End the mapping; the backing queue gets nothing any more."""
+    return UNSUBSCRIBE, (queue_id,)
 
 
 def list_all(tx: Transaction) -> list[Row]:

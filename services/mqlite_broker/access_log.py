@@ -12,7 +12,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final
 
-from mqlite_actor.contract import wire
+from mqlite_actor.contract import ext, wire
 from mqlite_actor.contract.calls import Call
 from mqlite_broker.logs import Field, access, access_line, shown
 
@@ -21,8 +21,12 @@ READ: Final[dict[str, Callable[[Any], str | int]]] = {
     "name": attrgetter("name"),
     "seq": attrgetter("seq_number"),
     "n": lambda request: len(request.messages),
+    "numbers": lambda request: len(request.seq_numbers),
 }
 """How to read a field from a request."""
+
+SHOWN_AS: Final = {"name": "queue", "numbers": "n"}
+"""Fields that the log calls otherwise than the request does."""
 
 FIELDS: Final[dict[type[Any], tuple[str, ...]]] = {
     wire.SendRequest: ("queue", "n"),
@@ -40,16 +44,25 @@ FIELDS: Final[dict[type[Any], tuple[str, ...]]] = {
     wire.RenewBatchRequest: ("queue", "n"),
     wire.StatsRequest: ("queue",),
     wire.CreateQueueRequest: ("name",),
+    ext.ReleaseRequest: ("queue", "n"),
+    ext.ExplainRequest: ("queue", "seq"),
+    ext.SearchRequest: ("queue",),
+    ext.SendResultRequest: ("queue", "n"),
+    ext.DescribeQueueRequest: ("name",),
+    ext.UpdateQueueRequest: ("name",),
+    ext.DeleteSubscriptionRequest: ("name",),
+    ext.PurgeActiveRequest: ("queue",),
+    ext.RedriveSelectedRequest: ("queue", "numbers"),
+    ext.ResubmitRequest: ("queue", "seq"),
 }
 
 
 def describe(request: object, reply: object) -> list[Field]:
     """The fields of one decoded request and, if there is one, its reply."""
     fields: list[Field] = [
-        ("queue" if name == "name" else name, READ[name](request))
-        for name in FIELDS.get(type(request), ())
+        (SHOWN_AS.get(name, name), READ[name](request)) for name in FIELDS.get(type(request), ())
     ]
-    if isinstance(request, wire.SendRequest) and len(request.messages) == 1:
+    if isinstance(request, wire.SendRequest | ext.SendResultRequest) and len(request.messages) == 1:
         message_id = request.messages[0].message_id
         fields += [("msg_id", message_id)] if message_id else []
     if isinstance(reply, wire.MessagesResponse):
@@ -62,12 +75,12 @@ class Entry:
 
     __slots__ = ("call", "code", "name", "no_store", "reply", "request", "started")
 
-    def __init__(self, name: str, started: float) -> None:
+    def __init__(self, name: str, call: Call | None, started: float) -> None:
         self.name = name
+        self.call = call
         self.started = started
         self.request: object = None
         self.reply: object = None
-        self.call: Call | None = None
         self.code = ""
         self.no_store = False
 

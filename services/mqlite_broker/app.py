@@ -11,8 +11,8 @@ from quart.ctx import RequestContext
 from werkzeug.exceptions import HTTPException
 
 from mqlite_actor.contract import limits
-from mqlite_actor.engine.engine import Engine
 from mqlite_broker.door_app import DoorApp, DoorResponse
+from mqlite_broker.engines import AnyEngine
 from mqlite_broker.rpc import BodyRefused, Question, Reply, Rpc
 from mqlite_broker.settings import Settings
 
@@ -20,7 +20,7 @@ from mqlite_broker.settings import Settings
 class BrokerApp(DoorApp):
     """One broker's HTTP face."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: AnyEngine, settings: Settings) -> None:
         super().__init__("mqlite_broker", static_folder=None)
         self.config["MAX_CONTENT_LENGTH"] = limits.REQUEST_BYTES_MAX
         self.settings = settings

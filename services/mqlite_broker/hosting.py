@@ -58,7 +58,7 @@ async def host(
     Cancelled, everything is closed at once.
     """
     has_lane = app.settings.has_lane and lane_watch.IS_POSSIBLE and tls is None
-    base = _base(app.settings, listeners, "https" if tls else "http")
+    base = base_of(app.settings, listeners, "https" if tls else "http")
     cut = 0
     async with trio.open_nursery() as nursery:
 
@@ -79,7 +79,8 @@ async def host(
     return cut
 
 
-def _base(settings: Settings, listeners: Sequence[trio.SocketListener], scheme: str) -> Base:
+def base_of(settings: Settings, listeners: Sequence[trio.SocketListener], scheme: str) -> Base:
+    """Where bound listeners are reached."""
     port = listeners[0].socket.getsockname()[1]
     name = "127.0.0.1" if settings.host in EVERYWHERE else settings.host
     shown = f"[{name}]" if ":" in name else name

@@ -160,7 +160,7 @@ class LaneConnection:
         finally:
             if found is None:
                 self.close()
-        return found
+        return None if self._is_closed else found
 
     async def _converse(self) -> bytes | None:
         buffer = b""
@@ -216,6 +216,7 @@ class LaneConnection:
 
     async def _serve_late_body(self, plan: Plan, data: bytes) -> bool:
         """The same while the body is still coming; it is read when the call asks for it."""
+        self._rest = b""
         body = LateBody(self, plan.length, data, self._lane)
         self._enter(Phase.BODY, self._lane.limits.body_seconds)
         try:
@@ -239,6 +240,8 @@ class LaneConnection:
 
     async def receive(self) -> bytes:
         """Some bytes; none at the end. ClosedResourceError when we closed the socket."""
+        if self._is_closed:  # its descriptor may be another connection's by now
+            raise trio.ClosedResourceError
         while True:
             await trio.lowlevel.wait_readable(self._descriptor)
             try:
@@ -256,9 +259,16 @@ class LaneConnection:
         if self.is_leaving:
             self._scope.cancel()
 
-    def has_no_more(self) -> None:
-        """The client left inside its body: what waits for it is cancelled."""
-        self._scope.cancel()
+    async def receive_body(self) -> bytes:
+        """Some bytes of a body. When the connection ends inside it, the caller is cancelled."""
+        try:
+            data = await self.receive()
+        except trio.ClosedResourceError:
+            data = b""
+        if not data:
+            self._scope.cancel()
+            await trio.lowlevel.checkpoint()
+        return data
 
     def is_late(self) -> None:
         """The body will not be whole; what is left is to say so."""
@@ -320,7 +330,7 @@ class LaneConnection:
 
         Closing over unread bytes would reset the connection and could take the answer with it.
         """
-        if not is_sending:
+        if not is_sending and not self._has_unread():
             return
         self._enter(Phase.OVER, self._lane.limits.linger_seconds)
         try:
@@ -330,6 +340,12 @@ class LaneConnection:
         drained = 0
         while drained <= LINGER_BYTES and (data := await self.receive()):
             drained += len(data)
+
+    def _has_unread(self) -> bool:
+        try:
+            return bool(self._sock.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
 
 
 class LateBody:
@@ -356,10 +372,7 @@ class LateBody:
             self._refuse(503, NO_ROOM)
         with trio.CancelScope(deadline=connection.due):
             while self.missing > 0:
-                data = await connection.receive()
-                if not data:
-                    connection.has_no_more()
-                    await trio.lowlevel.checkpoint()
+                data = await connection.receive_body()
                 self._pieces.append(data)
                 self.missing -= len(data)
         if self.missing > 0:

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import re
+import select
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -38,6 +39,9 @@ GATHER_SECONDS: Final = 0.02
 
 GATHER_LINES: Final = 1000
 """More of them do not wait: some hundred kilobytes."""
+
+PIPE_BYTES: Final[int] = getattr(select, "PIPE_BUF", 512)
+"""What a pipe takes in one piece; 512 where the system does not tell."""
 
 CLOCK: Final = SystemClock()
 
@@ -84,7 +88,7 @@ class Lines(logging.Handler):
             data = text.encode("utf-8", "backslashreplace")
             try:
                 while data:
-                    data = data[os.write(self._descriptor, data) :]
+                    data = data[os.write(self._descriptor, data[: _whole_lines(data)]) :]
             except OSError:
                 return  # its reader has left, or its disk is full: there is no place to say so
 
@@ -110,6 +114,14 @@ class Lines(logging.Handler):
             self.flush()
         else:
             self._came.set()
+
+
+def _whole_lines(data: bytes) -> int:
+    """How much to write at once: whole lines that a pipe takes in one piece, so that the lines of
+    several processes on one pipe do not get into each other."""
+    if len(data) <= PIPE_BYTES:
+        return len(data)
+    return data.rfind(b"\n", 0, PIPE_BYTES) + 1 or data.find(b"\n") + 1 or len(data)
 
 
 def set_up(level: str, form: str) -> Lines:

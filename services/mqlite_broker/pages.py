@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from mqlite_actor.contract.calls import Call
+from mqlite_actor.contract.calls import PREFIX, Call
 from mqlite_actor.contract.errors import Unavailable
 
 HEALTH: Final = b"ok"
@@ -45,7 +45,7 @@ def readiness(unready: str) -> bytes:
 def card(
     calls: Iterable[Call], *, version: str, is_auth_on: bool, has_metrics: bool, docs_url: str
 ) -> bytes:
-    """`GET /`: what this is and which calls it serves."""
+    """`GET /`: what this is and which calls of the contract it serves; never our own (R8)."""
     found = Card(
         name="mqlite",
         description="Durable message queue in one SQLite file, served over HTTP",
@@ -53,7 +53,7 @@ def card(
         status="ok",
         auth="bearer" if is_auth_on else "none",
         docs=docs_url,
-        endpoints=[call.path for call in calls],
+        endpoints=[call.path for call in calls if call.prefix == PREFIX],
         health="/healthz",
         metrics="/metrics" if has_metrics else msgspec.UNSET,
     )

@@ -34,10 +34,10 @@ from mqlite_actor.contract.errors import (
 )
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
-from mqlite_actor.engine.engine import Engine
 from mqlite_broker import metrics, pages
 from mqlite_broker.access_log import Entry
 from mqlite_broker.auth import Access, Authenticator, check_origin
+from mqlite_broker.engines import AnyEngine
 from mqlite_broker.settings import Settings
 from mqlite_broker.traffic import Traffic
 from mqlite_broker.visit import Visit
@@ -109,7 +109,7 @@ class Envelope(msgspec.Struct, frozen=True):
 class Rpc:
     """One broker's answers. `served`: the calls that the engine answers, in the card's order."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: AnyEngine, settings: Settings) -> None:
         self.engine = engine
         self.visit = Visit(engine)
         self.authenticator = Authenticator(
@@ -140,6 +140,11 @@ class Rpc:
             ObserveResponse: self._finish_observe,
         }
 
+    def count_into(self, traffic: Traffic, checks: dict[str, int]) -> None:
+        """Count requests and credential checks there from now on; before the first one only."""
+        self.traffic = traffic
+        self.authenticator.counts = checks
+
     # -- the frame around every request ------------------------------------------------------------
 
     async def answer(self, question: Question, body: bytes | Body) -> Reply:
@@ -150,7 +155,9 @@ class Rpc:
         """
         if question.method == "OPTIONS" and self._cors:
             return self._preflight(question.path)
-        entry = Entry(question.path.removeprefix(PREFIX), trio.current_time())
+        call = self._calls.get(question.path)
+        name = question.path.removeprefix(PREFIX) if call is None else call.name
+        entry = Entry(name, call, trio.current_time())
         try:
             reply = await self._serve(question, body, entry)
         except MqliteError as error:
@@ -172,9 +179,8 @@ class Rpc:
     def _note(self, entry: Entry, status: int) -> None:
         """Count and log a finished request."""
         ended = trio.current_time()
-        call = entry.call or self._calls.get(PREFIX + entry.name)
-        if call is not None:
-            self.traffic.count(call.name, entry.code or "ok", status, ended - entry.started)
+        if entry.call is not None:
+            self.traffic.count(entry.call.name, entry.code or "ok", status, ended - entry.started)
         entry.write(status, ended)
 
     def _preflight(self, path: str) -> Reply:
@@ -208,9 +214,8 @@ class Rpc:
         access = self.authenticator.fixed(question.credentials)
         if access is None:
             access = await self.authenticator.access(question.credentials)
-        call = self._calls.get(question.path)
-        if call is not None:
-            return await self._call(call, access, question, body, entry)
+        if entry.call is not None:
+            return await self._call(entry.call, access, question, body, entry)
         if question.path == METRICS and self._has_metrics:
             return await self._metrics(access)
         raise NotFound(f"no such path: {question.path[:PATH_CHARACTERS]}")
@@ -218,7 +223,6 @@ class Rpc:
     async def _call(
         self, call: Call, access: Access, question: Question, body: bytes | Body, entry: Entry
     ) -> Reply:
-        entry.call = call
         self._need(access, call.right)
         if question.method != "POST":
             raise Unimplemented("POST required")
@@ -264,7 +268,9 @@ class Rpc:
         return msgspec.structs.replace(reply, auth=is_auth_on, version=self._version)
 
     def _finish_observe(self, reply: ObserveResponse, access: Access) -> ObserveResponse:
-        http = self.traffic.shown(self.authenticator.counts.items())
+        http = reply.http
+        if http.state == "not_applicable":  # else the writer's process has summed all doors
+            http = self.traffic.shown(self.authenticator.counts.items())
         return msgspec.structs.replace(reply, access=access.word, http=http)
 
     async def _hand_back(

@@ -13,6 +13,7 @@ import logging
 import signal
 import ssl
 import sys
+from collections.abc import Sequence
 
 import trio
 
@@ -34,10 +35,15 @@ from mqlite_actor.sdk.address import StoreKind, masked, parse_store
 from mqlite_actor.version import __version__
 from mqlite_broker import descriptors, hosting, logs, tls, tokens
 from mqlite_broker.app import BrokerApp
+from mqlite_broker.link_socket import link_listener, serve_local
 from mqlite_broker.settings import Settings
+from mqlite_broker.tally import Sums
 from mqlite_broker.tokens import Tokens
+from mqlite_broker.workers import Workers
 
 _log = logging.getLogger("mqlite.broker")
+
+Listeners = Sequence[trio.SocketListener]
 
 FORCED = 130
 """Exit code after a second signal."""
@@ -58,11 +64,12 @@ def run(settings: Settings) -> int:
 class _Stopping:
     """The two stages of the end."""
 
-    __slots__ = ("asked", "forced")
+    __slots__ = ("asked", "failure", "forced")
 
     def __init__(self) -> None:
         self.asked = trio.Event()
         self.forced = False
+        self.failure: MqliteError | None = None
 
 
 async def _serve(settings: Settings, lines: logs.Lines) -> int:
@@ -75,9 +82,11 @@ async def _serve(settings: Settings, lines: logs.Lines) -> int:
     stopping = _Stopping()
     async with open_engine(location, _options(settings, diagnostics)) as engine:
         _announce(settings, location)
-        cut = await _host(engine, settings, context, stopping, lines)
+        cut = await _host(engine, settings, context, stopping, lines, diagnostics)
     if diagnostics is not None:
         _note(diagnostics, STOPPED, "forced" if stopping.forced else "")
+    if stopping.failure is not None:
+        raise stopping.failure
     if stopping.forced:
         return FORCED
     logs.line(_log, logging.INFO, "stopped", ("cut", cut))
@@ -90,13 +99,52 @@ async def _host(
     context: ssl.SSLContext | None,
     stopping: _Stopping,
     lines: logs.Lines,
+    diagnostics: DiagnosticsLog | None,
 ) -> int:
     """Serve from the bind to the last answer; how many requests were cut."""
+    with link_listener(settings.link_socket) as links:
+        listeners = await _bound(settings, diagnostics)
+        sums = Sums()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lines.gather)
+            async with trio.open_nursery() as serving:
+                serving.start_soon(serve_local, links, engine, sums, stopping.asked)
+                everything = nursery.cancel_scope
+                if settings.workers:
+                    nursery.start_soon(_watch_signals, stopping, engine, everything)
+                    cut = await _by_workers(engine, settings, listeners, sums, stopping)
+                else:
+                    app = BrokerApp(engine, settings)
+                    app.rpc.count_into(sums.traffic, sums.checks)
+                    nursery.start_soon(_watch_signals, stopping, engine, everything, app)
+                    cut = await _by_itself(app, listeners, context, stopping)
+                stopping.asked.set()
+            nursery.cancel_scope.cancel()
+    return cut
+
+
+async def _bound(settings: Settings, diagnostics: DiagnosticsLog | None) -> Listeners:
+    """The listeners; from here on the start is one, and its token is kept where it was asked."""
     listeners = await hosting.bind(settings)
     if settings.token_file:
-        tokens.keep(Tokens(settings.tokens, is_generated=True, file=settings.token_file))
+        try:
+            tokens.keep(Tokens(settings.tokens, is_generated=True, file=settings.token_file))
+        except MqliteError:
+            for listener in listeners:
+                await listener.aclose()
+            raise
+    if diagnostics is not None:  # a start that was refused is none
+        _note(diagnostics, STARTED, __version__)
+    return listeners
+
+
+async def _by_itself(
+    app: BrokerApp,
+    listeners: Listeners,
+    context: ssl.SSLContext | None,
+    stopping: _Stopping,
+) -> int:
     cut = 0
-    app = BrokerApp(engine, settings)
     async with trio.open_nursery() as nursery:
 
         async def host(task_status: trio.TaskStatus[hosting.Base]) -> None:
@@ -104,15 +152,30 @@ async def _host(
             cut = await hosting.host(
                 app, listeners, tls=context, stopping=stopping.asked, task_status=task_status
             )
-            nursery.cancel_scope.cancel()
 
-        nursery.start_soon(lines.gather)
-        nursery.start_soon(_watch_signals, stopping, app, nursery.cancel_scope)
-        _announce_ready(settings, await nursery.start(host))
+        _announce_ready(app.settings, await nursery.start(host))
     return cut
 
 
-async def _watch_signals(stopping: _Stopping, app: BrokerApp, everything: trio.CancelScope) -> None:
+async def _by_workers(
+    engine: Engine, settings: Settings, listeners: Listeners, sums: Sums, stopping: _Stopping
+) -> int:
+    base = hosting.base_of(settings, listeners, "https" if settings.tls_cert else "http")
+    workers = Workers(engine, settings, listeners, sums=sums, stopping=stopping.asked)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(workers.run, settings.workers)
+        if workers.failure is None:
+            _announce_ready(settings, base)
+    stopping.failure = workers.failure
+    return workers.cut
+
+
+async def _watch_signals(
+    stopping: _Stopping,
+    engine: Engine,
+    everything: trio.CancelScope,
+    app: BrokerApp | None = None,
+) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for number in signals:
             name = signal.Signals(number).name
@@ -123,8 +186,9 @@ async def _watch_signals(stopping: _Stopping, app: BrokerApp, everything: trio.C
                 return
             logs.line(_log, logging.INFO, "stopping", ("signal", name))
             stopping.asked.set()
-            app.rpc.engine.stop_waiting()  # paced redrives and purges end too (ruling R25)
-            app.rpc.visit.end()
+            engine.stop_waiting()  # paced redrives and purges end too (ruling R25)
+            if app is not None:
+                app.rpc.visit.end()
 
 
 # -- opening ---------------------------------------------------------------------------------------
@@ -140,6 +204,8 @@ def _options(settings: Settings, diagnostics: DiagnosticsLog | None) -> EngineOp
             settings.dlq_max_age_ms, settings.dlq_max_count, settings.dlq_max_bytes
         ),
         diagnostics=diagnostics,
+        # Whoever may manage queues must not write wherever this process may.
+        backup_folder=settings.backup_dir,
     )
 
 
@@ -154,11 +220,9 @@ def _diagnostics(settings: Settings) -> DiagnosticsLog | None:
     if not settings.diagnostics_dir:
         return None
     try:
-        log = open_log(settings.diagnostics_dir)
+        return open_log(settings.diagnostics_dir)
     except InvalidArgument as error:
         raise InvalidArgument(f"MQLITE_DIAGNOSTICS_DIR: {error.message}") from error
-    _note(log, STARTED, __version__)
-    return log
 
 
 def _note(log: DiagnosticsLog, code: str, detail: str) -> None:
@@ -183,7 +247,7 @@ def _announce(settings: Settings, location: str) -> None:
         reach = "this machine" if settings.is_loopback else "anyone on the network"
         _log.warning("authentication is off: open to %s", reach)
     elif settings.token_file:
-        logs.line(_log, logging.INFO, "administrator token kept", ("file", settings.token_file))
+        logs.line(_log, logging.INFO, "a new administrator token", ("file", settings.token_file))
     elif settings.is_token_generated:
         token = settings.tokens[0]
         logs.line(_log, logging.INFO, "generated an administrator token", ("token", token))

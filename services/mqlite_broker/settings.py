@@ -20,6 +20,7 @@ from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk.notation import parse_duration, parse_size
 from mqlite_actor.version import __version__
+from mqlite_broker import cores
 from mqlite_broker import tokens as token_sources
 from mqlite_broker.auth import is_loopback
 from mqlite_broker.door_limits import DoorLimits
@@ -31,6 +32,7 @@ VARIABLES: Final = (
     "MQLITE_TLS_CERT", "MQLITE_TLS_KEY", "MQLITE_MAX_CONNECTIONS", "MQLITE_DIAGNOSTICS_DIR",
     "MQLITE_DLQ_RETENTION", "MQLITE_DLQ_MAX_AGE", "MQLITE_DLQ_MAX_COUNT", "MQLITE_DLQ_MAX_BYTES",
     "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL", "MQLITE_LANE",
+    "MQLITE_WORKERS", "MQLITE_LINK_SOCKET", "MQLITE_BACKUP_DIR",
 )  # fmt: skip
 """What `serve` reads."""
 
@@ -43,6 +45,7 @@ OTHERS: Final = (
 
 FLAGS: Final = (
     "addr", "token-file", "tls-cert", "tls-key", "max-connections", "docs-url", "diagnostics-dir",
+    "workers", "link-socket",
 )  # fmt: skip
 SWITCHES: Final = ("insecure-allow-remote", "metrics", "no-lane")
 """What `serve` takes on its command line, with and without a value."""
@@ -90,11 +93,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tls_cert: str = ""  # "": HTTP in clear
     tls_key: str = ""
     diagnostics_dir: str = ""  # "": no diagnostic log
+    backup_dir: str = ""  # "": the folder of the database
     log_level: str = "info"
     log_format: str = "text"
     dlq_max_age_ms: int = DLQ_MAX_AGE_MS  # 0: unbounded, as for the two below
     dlq_max_count: int = DLQ_MAX_COUNT
     dlq_max_bytes: int = 0
+    workers: int = 0  # front-end processes; 0: the doors are in this one
+    link_socket: str = ""  # where programs of this machine connect; "": nowhere
     warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -124,10 +130,14 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
     insecure = bool(flags.get("insecure-allow-remote", False))
     check_reach(tokens, host, insecure_allow_remote=insecure)
     tls_cert, tls_key = _tls(flags, environ)
+    db = _get(environ, "MQLITE_DB") or "file:./mq.db"
+    source, number = _either(flags, environ, "workers")
     return Settings(
         host=host,
         port=port,
-        db=_get(environ, "MQLITE_DB") or "file:./mq.db",
+        db=db,
+        workers=cores.workers(number, source=source, db=db),
+        link_socket=_either(flags, environ, "link-socket")[1],
         synchronous=_get(environ, "MQLITE_SYNC") or "NORMAL",
         message_bytes_max=_size(environ, "MQLITE_MAX_MESSAGE_BYTES", warnings),
         tokens=tokens.values,
@@ -144,6 +154,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         log_level=_word(environ, "MQLITE_LOG_LEVEL", LEVELS, "info"),
         log_format=_word(environ, "MQLITE_LOG_FORMAT", FORMATS, "text"),
         **_retention(environ, warnings),
+        backup_dir=_get(environ, "MQLITE_BACKUP_DIR"),
         docs_url=_either(flags, environ, "docs-url")[1] or DOCS_URL,
         insecure_allow_remote=insecure,
         warnings=tuple(warnings),

@@ -2,7 +2,7 @@
 
 Filled by `rpc.py`, shown in Observe and /metrics. Only registered calls become rows, and a code
 outside the vocabulary folds to `ok` or `internal`, so that no client can make the tables grow
-(faults B87).
+(faults B87). The contract's calls have rows from the start, our own from their first request.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from mqlite_actor.contract.calls import CALLS
+from mqlite_actor.contract.calls import CONTRACT
 from mqlite_actor.contract.observe import (
     BOUNDS_SECONDS,
     HttpAuthentication,
@@ -38,14 +38,15 @@ class Traffic:
     __slots__ = ("_latency", "_requests")
 
     def __init__(self) -> None:
-        self._requests = {(call.name, code): [0, 0.0] for call in CALLS for code in CODES}
+        self._requests = {(call.name, code): [0, 0.0] for call in CONTRACT for code in CODES}
         self._latency: dict[str, Meter] = {}
 
     def count(self, rpc: str, code: str, status: int, seconds: float) -> None:
         """One finished request of a registered call."""
         row = self._requests.get((rpc, code))
         if row is None:
-            row = self._requests[rpc, "internal" if status >= HTTP_FAILURE else "ok"]
+            known = code if code in CODES else ("internal" if status >= HTTP_FAILURE else "ok")
+            row = self._requests.setdefault((rpc, known), [0, 0.0])
         row[0] += 1
         row[1] += seconds
 

@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 from mqlite_actor.contract import wire
-from mqlite_actor.engine.engine import Engine
+from mqlite_broker.engines import AnyEngine
 
 R = TypeVar("R")
 
@@ -22,7 +22,7 @@ class Visit:
 
     __slots__ = ("_engine", "_polls", "is_over")
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: AnyEngine) -> None:
         self._engine = engine
         self._polls: set[trio.CancelScope] = set()
         self.is_over = False

@@ -13,7 +13,7 @@ from importlib import import_module
 
 from mqlite_actor.contract.errors import Closed, MqliteError, OpenError
 from mqlite_cli import grammar, usage
-from mqlite_cli.commands import BY_NAME
+from mqlite_cli.commands import ALIASES, BY_NAME, GROUPS
 from mqlite_cli.escaping import field
 from mqlite_cli.grammar import Arguments, Command
 from mqlite_cli.invocation import Invocation
@@ -25,14 +25,42 @@ from mqlite_cli.streams import OutputFailed, Streams
 def dispatch(words: list[str], *, environ: Mapping[str, str], streams: Streams) -> int:
     """Run the command that `words` name; its exit code. OutputFailed passes."""
     word, *rest = words
-    command = BY_NAME.get(word)
+    if word in GROUPS:
+        return _dispatch_group(word, rest, environ=environ, streams=streams)
+    command = BY_NAME.get(ALIASES.get(word, word))
     if command is None:
-        hint = grammar.did_you_mean(word, list(BY_NAME))
+        hint = grammar.did_you_mean(word, [*BY_NAME, *ALIASES, *GROUPS])
         streams.complain(f"error: unknown command {field(word)}{hint}")
         streams.write(usage.page())
         return 2
+    return _run(command, rest, environ=environ, streams=streams)
+
+
+def _dispatch_group(
+    group: str, words: list[str], *, environ: Mapping[str, str], streams: Streams
+) -> int:
+    """A command of two words. The second must follow at once; `-h` in its place lists them."""
+    second = words[0] if words else ""
+    command = BY_NAME.get(f"{group} {second}")
+    if command is not None:
+        return _run(command, words[1:], environ=environ, streams=streams)
+    if second.lstrip("-") in ("h", "help"):
+        streams.write(usage.of_group(group))
+        return 0
+    names = "|".join(GROUPS[group])
+    if not words:
+        streams.complain(f"error: usage: mqlite {group} {names} [flags] ...")
+        return 1
+    hint = grammar.did_you_mean(second, list(GROUPS[group]))
+    streams.complain(f"error: {group}: {field(second)} is none of {names}{hint}")
+    return 2
+
+
+def _run(
+    command: Command, words: list[str], *, environ: Mapping[str, str], streams: Streams
+) -> int:
     try:
-        arguments = grammar.parse(command, rest)
+        arguments = grammar.parse(command, words)
         return _handle(command, arguments, environ=environ, streams=streams)
     except HelpWanted:
         streams.write(usage.of(command))

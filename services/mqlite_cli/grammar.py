@@ -16,6 +16,7 @@ from mqlite_actor.sdk.notation import parse_duration
 from mqlite_cli.refusals import HelpWanted, Refusal, UsageError
 
 Value = str | int | bool
+Pairs = tuple[tuple[str, str], ...]
 
 _INT64 = range(-(2**63), 2**63)
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
@@ -25,17 +26,24 @@ _HELP = frozenset({"h", "help"})
 
 class Flag:
     """One flag: its name without dashes, how its value is read and shown in help, and what it
-    means."""
+    means. `repeats`: every repetition counts, where else the last one wins."""
 
-    __slots__ = ("meaning", "metavar", "name", "read")
+    __slots__ = ("meaning", "metavar", "name", "read", "repeats")
 
     def __init__(
-        self, name: str, metavar: str, meaning: str, *, read: Callable[[str], Value]
+        self,
+        name: str,
+        metavar: str,
+        meaning: str,
+        *,
+        read: Callable[[str], Value | Pairs],
+        repeats: bool = False,
     ) -> None:
         self.name = name
         self.metavar = metavar
         self.meaning = meaning
         self.read = read
+        self.repeats = repeats
 
     @property
     def is_switch(self) -> bool:
@@ -46,12 +54,16 @@ class Flag:
 class Command:
     """A row of the command table.
 
-    `words` are the positionals in order; `rest` names further words that may follow, or is "".
-    `handler` is `module:function`, resolved when the command runs, so that one command's imports
-    cost no other anything. `is_reader`: it changes nothing, so it must not create a missing file.
+    `name` is one word, or two for a command of a group (`key create`). `words` are the positionals
+    in order; `rest` names further words that may follow, or is "". `handler` is `module:function`,
+    resolved when the command runs, so that one command's imports cost no other anything.
+    `is_reader`: it creates nothing, so a missing file stays missing. `details` is what its help
+    says beyond the summary, `examples` are command lines that the tests run.
     """
 
-    __slots__ = ("flags", "handler", "is_reader", "name", "rest", "summary", "words")
+    __slots__ = (
+        "details", "examples", "flags", "handler", "is_reader", "name", "rest", "summary", "words",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -62,7 +74,11 @@ class Command:
         summary: str,
         handler: str,
         is_reader: bool = False,
+        details: str = "",
+        examples: Sequence[str] = (),
     ) -> None:
+        self.details = details
+        self.examples = tuple(examples)
         self.name = name
         self.words = words
         self.rest = rest
@@ -81,17 +97,24 @@ class Command:
 class Arguments:
     """What was said: the positionals, and the value of each flag that was given."""
 
-    __slots__ = ("_command", "_given", "words")
+    __slots__ = ("_command", "_given", "_repeated", "words")
 
-    def __init__(self, command: Command, words: list[str], given: dict[str, Value]) -> None:
+    def __init__(
+        self,
+        command: Command,
+        words: list[str],
+        given: dict[str, Value],
+        repeated: dict[str, list[Value | Pairs]] | None = None,
+    ) -> None:
         self._command = command
+        self._repeated = repeated or {}
         self._given = given
         self.words = words
 
     def has(self, name: str) -> bool:
         """Whether the flag was given, whatever its value."""
         assert name in self._command.flags, name
-        return name in self._given
+        return name in self._given or name in self._repeated
 
     def text(self, name: str, default: str = "") -> str:
         """The value of a text flag."""
@@ -111,8 +134,19 @@ class Arguments:
         assert isinstance(value, bool), name
         return value
 
+    def texts(self, name: str) -> list[str]:
+        """Every value of a text flag that repeats."""
+        assert self._command.flags[name].repeats, name
+        return [value for value in self._repeated.get(name, []) if isinstance(value, str)]
+
+    def pairs(self, name: str) -> dict[str, str]:
+        """What all repetitions of a `key=value` flag say; of one key the last."""
+        assert self._command.flags[name].repeats, name
+        found = self._repeated.get(name, [])
+        return {key: value for pairs in found if isinstance(pairs, tuple) for key, value in pairs}
+
     def given(self) -> dict[str, Value]:
-        """All flags that were given, by name."""
+        """All flags that were given, by name, but those that repeat."""
         return dict(self._given)
 
 
@@ -121,6 +155,7 @@ def parse(command: Command, words: Sequence[str]) -> Arguments:
     arity."""
     positionals: list[str] = []
     given: dict[str, Value] = {}
+    repeated: dict[str, list[Value | Pairs]] = {}
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -134,11 +169,16 @@ def parse(command: Command, words: Sequence[str]) -> Arguments:
         if text is None:
             text = _value(flag, rest)
         try:
-            given[flag.name] = flag.read(text)
+            value = flag.read(text)
         except ValueError as error:
             raise UsageError(f"--{flag.name}: {error}") from error
+        if flag.repeats:
+            repeated.setdefault(flag.name, []).append(value)
+        else:
+            assert not isinstance(value, tuple), flag.name
+            given[flag.name] = value
     _check_arity(command, positionals)
-    return Arguments(command, positionals, given)
+    return Arguments(command, positionals, given, repeated)
 
 
 def _flag(command: Command, word: str) -> tuple[Flag, str | None]:
@@ -224,6 +264,30 @@ def read_age_bound(text: str) -> int:
 def read_count_bound(text: str) -> int:
     """An integer, or `unbounded` for none, which is -1."""
     return -1 if text == "unbounded" else read_integer(text)
+
+
+def read_pairs(text: str) -> Pairs:
+    """`key=value`, several joined by commas; behind a backslash a comma is part of the value."""
+    parts, escaped = [""], False
+    for char in read_text(text):
+        if escaped:
+            parts[-1] += char if char in ",\\" else f"\\{char}"
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif char == ",":
+            parts.append("")
+        else:
+            parts[-1] += char
+    parts[-1] += "\\" if escaped else ""
+    return tuple(_pair(part) for part in parts)
+
+
+def _pair(part: str) -> tuple[str, str]:
+    key, equals, value = part.partition("=")
+    if not equals or not key:
+        raise ValueError("not key=value; a comma inside a value is written \\,")
+    return key, value
 
 
 def read_switch(text: str) -> bool:

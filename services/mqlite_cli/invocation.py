@@ -1,37 +1,54 @@
 """One run of one command: its arguments, its output, and a way to whatever it talks to.
 
-Made by `main`, handed to a handler. `ask` and `session` decide where the call goes (`target`) and
-open it: a broker through the light HTTP client, a store through an engine in this process
+Made by `dispatch`, handed to a handler. `ask` and `session` decide where the call goes (`target`)
+and open it: a broker through the light HTTP client, a store through an engine in this process
 (`store`). Handlers are plain blocking functions over a `Caller` and never learn which of the two it
-is.
+is. `held_session` is for commands that hold leases: a signal reaches them as a call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from contextlib import AbstractContextManager
+from typing import Protocol, Self, TypeVar
 
 from mqlite_actor.contract.wire import Request
 from mqlite_cli.grammar import Arguments, Command
 from mqlite_cli.output import Output
 from mqlite_cli.streams import Streams
-from mqlite_cli.target import BrokerTarget, choose_target
+from mqlite_cli.target import BrokerTarget, StoreTarget, choose_target
 
 R = TypeVar("R")
 T = TypeVar("T")
 
 
 class Caller(Protocol):
-    """Whatever answers the calls of the contract."""
+    """Whatever answers the calls of the contract. Safe to share between threads."""
 
     def call(self, request: Request[R]) -> R:
         """The response, or the contract's error raised."""
+
+    def twin(self) -> Self:
+        """Another caller of the same; ending one does not end the other."""
+
+    def hang_up(self) -> None:
+        """End calls in flight gently: claims go back, an answer that is under way still comes."""
+
+    def cut(self) -> None:
+        """End calls in flight at once."""
+
+
+class StoreCaller(Caller, Protocol):
+    """What only a store in this process can do."""
+
+    def compact(self, *, is_full: bool) -> None:
+        """Give free pages back to the disk, or write the file anew."""
 
 
 class Invocation:
     """What a handler gets. `arguments` are read and `output` is checked; nothing is opened yet."""
 
-    __slots__ = ("arguments", "command", "environ", "output", "streams")
+    __slots__ = ("_target", "arguments", "command", "environ", "output", "streams")
 
     def __init__(
         self,
@@ -47,6 +64,23 @@ class Invocation:
         self.environ = environ
         self.streams = streams
         self.output = output
+        self._target: BrokerTarget | StoreTarget | None = None
+
+    def choose(self) -> None:
+        """Decide where this command goes; errors as for `target`."""
+        self._target = self._target or choose_target(self.arguments, self.environ, warn=self.warn)
+
+    @property
+    def target(self) -> BrokerTarget | StoreTarget:
+        """Where this command goes; decided once, so that a warning is said once."""
+        self.choose()
+        assert self._target is not None
+        return self._target
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the command works on a store in this process."""
+        return isinstance(self.target, StoreTarget)
 
     def ask(self, request: Request[R]) -> R:
         """One call in a session of its own."""
@@ -54,19 +88,43 @@ class Invocation:
 
     def session(self, work: Callable[[Caller], T]) -> T:
         """Run `work` with an open caller and close it. Errors of opening, calling and work pass."""
-        target = choose_target(self.arguments, self.environ, warn=self.warn)
+        target = self.target
         if isinstance(target, BrokerTarget):
-            # Each way of calling is imported only where it is used: a second of start-up otherwise.
-            from mqlite_actor.sdk.http_sync import HttpSyncClient  # noqa: PLC0415 - see above
-
-            with HttpSyncClient(target.endpoint, token=target.token) as client:
+            with _client(target) as client:
                 return work(client)
+        return self._run_on_store(target, work)
+
+    def held_session(self, work: Callable[[Caller], T], *, leave: Callable[[], None]) -> T:
+        """The same for work that holds leases. SIGINT and SIGTERM do not end it: they call `leave`,
+        in another thread than `work`, and then raise Interrupted."""
+        from mqlite_cli.supervision import supervised  # noqa: PLC0415 - needed by few commands
+
+        self.choose()  # its warnings and refusals belong in front of everything else
+        return supervised(lambda: self.session(work), leave=leave)
+
+    def on_store(self, work: Callable[[StoreCaller], T]) -> T:
+        """Run `work` on the local store; the handler has refused anything else."""
+        target = self.target
+        assert isinstance(target, StoreTarget)
+        return self._run_on_store(target, work)
+
+    def in_memory(self, work: Callable[[Caller], T]) -> T:
+        """Run `work` on an engine that has no file and ends with the command."""
+        return self._run_on_store(None, work)
+
+    def _run_on_store(self, target: StoreTarget | None, work: Callable[[StoreCaller], T]) -> T:
+        # Each way of calling is imported only where it is used: a second of start-up otherwise.
         from mqlite_cli.store import run_on_store  # noqa: PLC0415 - see above
 
-        return run_on_store(
-            target, work, environ=self.environ, warn=self.warn, is_reader=self.command.is_reader
-        )
+        is_reader = self.command.is_reader
+        return run_on_store(target, work, environ=self.environ, warn=self.warn, is_reader=is_reader)
 
     def warn(self, text: str) -> None:
         """One warning line."""
         self.streams.complain(f"warning: {text}")
+
+
+def _client(target: BrokerTarget) -> AbstractContextManager[Caller]:
+    from mqlite_actor.sdk.http_sync import HttpSyncClient  # noqa: PLC0415 - only for a broker
+
+    return HttpSyncClient(target.endpoint, token=target.token)

@@ -1,4 +1,4 @@
-"""`serve`: the one place where the command line meets the broker (design.md R4).
+"""`serve` and `openapi`: where the command line meets the broker (design.md R4).
 
 Called by `main` through the command table. The broker is looked up when it is asked for, because
 its packages are an extra; when they are missing the answer is the pip line.
@@ -31,3 +31,11 @@ def serve(run: Invocation) -> int:
         if isinstance(value, str | bool)
     }
     return run_broker(read_settings(flags, run.environ))
+
+
+def openapi(run: Invocation) -> int:
+    """`openapi`: print what a broker of this version serves, as OpenAPI 3.1."""
+    from mqlite_broker import openapi as description  # noqa: PLC0415 - only for who asks
+
+    run.streams.write(description.text())
+    return 0

@@ -3,7 +3,7 @@
 `run` looks at the standard streams before anything can open a file, answers `version` and `help`
 itself, and hands every other command to `dispatch`, which is imported only then: `mqlite version`
 costs little more than starting Python, and a test holds that. Exit codes: 0, 1, 2 (spec/tools.md
-1.1), and 130 when interrupted.
+1.1), and 128 and the signal's number when interrupted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
+from mqlite_cli.refusals import Interrupted
 from mqlite_cli.streams import OutputFailed, Streams
 
 _VERSION = frozenset({"version", "-v", "--version"})
@@ -28,6 +29,8 @@ def run() -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except Interrupted as interrupted:
+        return 128 + interrupted.number
     return code
 
 

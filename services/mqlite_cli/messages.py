@@ -1,4 +1,4 @@
-"""Commands about single messages that take no lease: send and peek.
+"""Commands about single messages that take no lease: send, schedule, cancel and peek.
 
 Called by `main` through the command table. Everything that can be refused here is refused before a
 connection exists.
@@ -6,11 +6,14 @@ connection exists.
 
 from __future__ import annotations
 
+from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.contract.wire import (
+    CancelRequest,
     Message,
     MessagesResponse,
     PeekRequest,
+    ScheduleRequest,
     SendRequest,
     StatsRequest,
 )
@@ -20,6 +23,9 @@ from mqlite_cli.bodies import read_body
 from mqlite_cli.escaping import field, quoted
 from mqlite_cli.grammar import did_you_mean
 from mqlite_cli.invocation import Caller, Invocation
+from mqlite_cli.moments import read_moment, shown_moment
+from mqlite_cli.numbers import read_seq
+from mqlite_cli.refusals import Refusal
 
 PEEK_DEFAULT = 16
 """The contract's number for the command; a screenful."""
@@ -28,20 +34,50 @@ PEEK_DEFAULT = 16
 def send(run: Invocation) -> int:
     """`send QUEUE BODY…`: store one message; seq 0 means that no subscription of a topic took
     it."""
-    arguments = run.arguments
-    queue, *words = arguments.words
-    message = Message(
-        message_id=arguments.text("message-id"),
-        reply_to=arguments.text("reply-to"),
-        group_id=arguments.text("group"),
-        subject=arguments.text("subject"),
-        body=read_body(words, file=arguments.text("file"), streams=run.streams),
-    )
-    ttl_ms = nanoseconds_to_ms(arguments.number("ttl"), field="--ttl", is_zero_allowed=True)
-    response = run.ask(SendRequest(queue=queue, messages=[message], ttl_ms=ttl_ms))
+    queue = run.arguments.words[0]
+    ttl_ms = nanoseconds_to_ms(run.arguments.number("ttl"), field="--ttl", is_zero_allowed=True)
+    response = run.ask(SendRequest(queue=queue, messages=[_message(run)], ttl_ms=ttl_ms))
     (seq,) = response.seq_numbers or (0,)
     run.output.done({"queue": queue, "seq": seq})
     return 0
+
+
+def schedule(run: Invocation) -> int:
+    """`schedule QUEUE BODY… --at WHEN`: nobody gets it before that instant."""
+    queue = run.arguments.words[0]
+    if not run.arguments.text("at"):
+        raise Refusal(f"--at is needed; usage: {run.command.usage}")
+    at_ms = read_moment(run.arguments.text("at"), field="--at", now_ms=SystemClock().now_ms())
+    response = run.ask(
+        ScheduleRequest(queue=queue, messages=[_message(run)], scheduled_enqueue_time_ms=at_ms)
+    )
+    (seq,) = response.seq_numbers or (0,)
+    run.output.done({"queue": queue, "seq": seq, "at": shown_moment(at_ms)})
+    return 0
+
+
+def cancel(run: Invocation) -> int:
+    """`cancel QUEUE SEQ`: only what is scheduled and was never delivered."""
+    queue, word = run.arguments.words
+    seq = read_seq(word, name="SEQ")
+    run.ask(CancelRequest(queue=queue, seq_number=seq))
+    run.output.done({"action": "cancel", "queue": queue, "seq": seq})
+    return 0
+
+
+def _message(run: Invocation) -> Message:
+    """The message that body and flags describe; Refusal before any connection exists."""
+    arguments = run.arguments
+    return Message(
+        message_id=arguments.text("message-id"),
+        correlation_id=arguments.text("correlation-id"),
+        reply_to=arguments.text("reply-to"),
+        group_id=arguments.text("group"),
+        content_type=arguments.text("content-type"),
+        subject=arguments.text("subject"),
+        properties=arguments.pairs("prop"),
+        body=read_body(arguments.words[1:], file=arguments.text("file"), streams=run.streams),
+    )
 
 
 def peek(run: Invocation) -> int:

@@ -8,7 +8,7 @@ by one, because the text of a legal batch can be many times its size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -52,16 +52,32 @@ class Output:
 
         If it cannot be written, the OutputFailed says what has happened nevertheless.
         """
-        line = f"ok: {key_values(pairs)}"
+        self.took_effect(pairs, line=f"ok: {key_values(pairs)}")
+
+    def took_effect(self, result: Mapping[str, object], *, line: str) -> None:
+        """The same with a line of the caller's own."""
         try:
-            self._streams.write(f"{line}\n" if self.form is Form.TEXT else _document(pairs))
+            self.record(result, line=line)
             self._streams.flush()
         except OutputFailed as error:
             raise OutputFailed(f"{error}; the command has taken effect ({line})") from error
 
-    def record(self, pairs: Pairs, *, line: str) -> None:
-        """One result object, or its line."""
-        self._streams.write(f"{line}\n" if self.form is Form.TEXT else _document(pairs))
+    def record(self, result: Mapping[str, object], *, line: str | None) -> None:
+        """One result object, or its line; None is no line."""
+        if self.form is Form.JSON:
+            self._streams.write(_document(result))
+        elif line is not None:
+            self._streams.write(f"{line}\n")
+
+    def document(self, value: msgspec.Struct, *, line: str, is_stream: bool = False) -> None:
+        """One object of the wire with its own keys, or its lines. In a stream of documents each is
+        one line, so that whoever reads them knows where one ends."""
+        if self.form is Form.TEXT:
+            self._streams.write(f"{line}\n")
+        elif is_stream:
+            self._streams.write(json_text(msgspec.json.encode(value)) + "\n")
+        else:
+            self._streams.write(_document(value))
 
     def rows(self, rows: Sequence[msgspec.Struct], lines: Sequence[str], *, empty: str) -> None:
         """A list of result objects: an array, or a line for each, or the line `empty`."""
@@ -71,7 +87,7 @@ class Output:
         for line in lines or [empty]:
             self._streams.write(f"{line}\n")
 
-    def messages(self, messages: Sequence[Message], line: Callable[[Message], str]) -> None:
+    def messages(self, messages: Iterable[Message], line: Callable[[Message], str]) -> None:
         """At least one message: an array of wire objects, or a line for each."""
         if self.form is Form.TEXT:
             for message in messages:

@@ -1,13 +1,14 @@
-"""Commands about queues: create-queue, list, metrics.
+"""Commands about queues: create-queue, list, delete-queue, metrics.
 
 Called by `main` through the command table; each reads its arguments, makes one request and prints.
 """
 
 from __future__ import annotations
 
-from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.contract.errors import InvalidArgument, QueueNotFound
 from mqlite_actor.contract.wire import (
     CreateQueueRequest,
+    DeleteQueueRequest,
     ListQueuesRequest,
     QueueConfig,
     QueueInfo,
@@ -15,10 +16,11 @@ from mqlite_actor.contract.wire import (
 )
 from mqlite_actor.contract.words import Ordering
 from mqlite_actor.sdk.durations import UNBOUNDED_MS, nanoseconds_to_ms
-from mqlite_cli.escaping import field
+from mqlite_cli.escaping import field, quoted
 from mqlite_cli.grammar import Arguments, did_you_mean
-from mqlite_cli.invocation import Invocation
+from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.output import key_values
+from mqlite_cli.refusals import Refusal
 
 ON_EXPIRE: dict[str, bool] = {"dead-letter": True, "discard": False}
 """`--on-expire` to the wire's `dead_letter_on_expire`."""
@@ -37,6 +39,36 @@ def list_queues(run: Invocation) -> int:
     queues = run.ask(ListQueuesRequest()).queues
     run.output.rows(queues, [_line(queue) for queue in queues], empty="(no queues)")
     return 0
+
+
+def delete_queue(run: Invocation) -> int:
+    """`delete-queue NAME`: the queue of one generation, so that a repeat never hits a new one."""
+    (name,) = run.arguments.words
+    generation = run.arguments.text("generation")
+    if not generation and not run.arguments.is_on("yes"):
+        raise Refusal(
+            "name the queue's --generation, which `mqlite list` shows, or give --yes to delete "
+            "the one that is there now"
+        )
+
+    def work(caller: Caller) -> str:
+        chosen = generation or _generation(caller, name)
+        if not generation:
+            # On record before the request leaves: a repeat needs it.
+            run.streams.complain(f"queue={field(name)} generation={field(chosen)}")
+        caller.call(DeleteQueueRequest(name=name, generation=chosen))
+        return chosen
+
+    deleted = run.session(work)
+    run.output.done({"action": "delete-queue", "queue": name, "generation": deleted})
+    return 0
+
+
+def _generation(caller: Caller, name: str) -> str:
+    for queue in caller.call(ListQueuesRequest()).queues:
+        if queue.name == name:
+            return queue.generation
+    raise QueueNotFound(f"queue {quoted(name)} does not exist")
 
 
 def metrics(run: Invocation) -> int:

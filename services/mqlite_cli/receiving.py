@@ -1,11 +1,14 @@
-"""`receive`: take messages, show them, and only then complete them (spec/tools.md 1.5).
+"""`receive` and `receive-deferred`: take messages, show them, and only then complete them
+(spec/tools.md 1.5).
 
-Called by `main` through the command table. The order is the point:
+Called by `dispatch` through the command table. The order is the point:
 1. standard output that nobody can read is refused before anything is claimed;
 2. every message is written and flushed, and the write checked, before anything is settled;
-3. all are settled by exactly one CompleteBatch, or none.
+3. all are settled by exactly one CompleteBatch, or none;
+4. from the claim until the settle has returned the leases are renewed.
 So a message is never acknowledged that nobody saw. `--no-ack` settles nothing, `--delete` has
-settled before it shows, which is why both are spared rule 1.
+settled before it shows, which is why both are spared rule 1. A signal gives back what is held
+(`holding`).
 """
 
 from __future__ import annotations
@@ -13,21 +16,26 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-import msgspec
-
-from mqlite_actor.contract.errors import MqliteError, OutcomeUnknown
+from mqlite_actor.contract.errors import MqliteError
 from mqlite_actor.contract.limits import RECEIVE_MESSAGES_MAX, RECEIVE_WAIT_MS_MAX
 from mqlite_actor.contract.wire import (
     CompleteBatchRequest,
     Message,
+    ReceiveDeferredRequest,
     ReceiveRequest,
+    Request,
     SettleItem,
 )
+from mqlite_actor.contract.wire import MessagesResponse as Messages
 from mqlite_actor.sdk.durations import wait_nanoseconds_to_ms
-from mqlite_cli.escaping import field, quoted
-from mqlite_cli.grammar import Arguments
+from mqlite_cli.giving_back import abandoning, deferring
+from mqlite_cli.holding import DOUBTFUL, Holding
 from mqlite_cli.invocation import Caller, Invocation
+from mqlite_cli.numbers import read_seqs
 from mqlite_cli.refusals import Refusal
+from mqlite_cli.removing import remove
+from mqlite_cli.renewing import Renewer
+from mqlite_cli.showing import Fate, show
 from mqlite_cli.streams import OutputFailed
 
 _RECEIVE_AND_DELETE = 1
@@ -40,30 +48,66 @@ def receive(run: Invocation) -> int:
     keeps, deletes = arguments.is_on("no-ack"), arguments.is_on("delete")
     if keeps and deletes:
         raise Refusal("--no-ack keeps messages locked and --delete removes them; give one")
-    if run.streams.undeliverable and not keeps and not deletes:
-        raise Refusal(
-            f"nobody can read standard output ({run.streams.undeliverable}), so nothing was taken; "
-            "--delete takes messages unseen"
-        )
-    request = _request(arguments, deletes=deletes)
-    settles = not keeps and not deletes
+    if not keeps and not deletes:
+        _refuse_unseen(run, "--delete takes messages unseen")
+    request = _request(run, deletes=deletes)
+    if deletes:
+        return remove(run, request)
+    back = abandoning(request.queue)
+    holding = Holding(run.streams, give_back=back, give_up=None if keeps else back, warn=run.warn)
 
     def work(caller: Caller) -> None:
-        messages = _claim(caller, request)
-        _show(run, messages, settles=settles)
-        if messages and settles:
-            _complete(caller, request.queue, messages)
+        messages = _claim(caller, request, holding)
+        if keeps or not messages:
+            show(run, messages, holding.shown(), Fate.KEPT)
+            holding.done()
+            return
+        with Renewer(caller, request.queue, messages, warn=run.warn):
+            show(run, messages, holding.shown(), Fate.SETTLED)
+            holding.settle()
+            _complete(caller, request.queue, messages, holding)
 
-    run.session(work)
+    run.held_session(work, leave=holding.leave)
     return 0
 
 
-def _request(arguments: Arguments, *, deletes: bool) -> ReceiveRequest:
-    (queue,) = arguments.words
-    wait_ms = wait_nanoseconds_to_ms(arguments.number("wait"))
+def receive_deferred(run: Invocation) -> int:
+    """`receive-deferred QUEUE --seq A,B`: under leases, with tokens; settles nothing."""
+    (queue,) = run.arguments.words
+    if not run.arguments.text("seq"):
+        raise Refusal(f"--seq is needed; usage: {run.command.usage}")
+    request = ReceiveDeferredRequest(queue, read_seqs(run.arguments.text("seq"), name="--seq"))
+    _refuse_unseen(run, "the lock tokens would be lost")
+    holding = Holding(run.streams, give_back=deferring(queue), give_up=None, warn=run.warn)
+
+    def work(caller: Caller) -> None:
+        messages = _claim(caller, request, holding)
+        try:
+            show(run, messages, holding.shown(), Fate.FETCHED)
+        except OutputFailed:
+            # A lease that ends makes them active: whoever deferred them would not find them again.
+            holding.leave()
+            raise
+        holding.done()
+
+    run.held_session(work, leave=holding.leave)
+    return 0
+
+
+def _refuse_unseen(run: Invocation, mend: str) -> None:
+    if run.streams.undeliverable:
+        raise Refusal(
+            f"nobody can read standard output ({run.streams.undeliverable}), so nothing was taken; "
+            f"{mend}"
+        )
+
+
+def _request(run: Invocation, *, deletes: bool) -> ReceiveRequest:
+    (queue,) = run.arguments.words
+    wait_ms = wait_nanoseconds_to_ms(run.arguments.number("wait"))
     return ReceiveRequest(
         queue=queue,
-        max_messages=max(1, min(arguments.number("max", 1), RECEIVE_MESSAGES_MAX)),
+        max_messages=max(1, min(run.arguments.number("max", 1), RECEIVE_MESSAGES_MAX)),
         wait_time_ms=min(wait_ms, RECEIVE_WAIT_MS_MAX),
         receive_mode=_RECEIVE_AND_DELETE if deletes else 0,
         # A lost reply would lose deleted messages; by its id the claim can be asked for again. A
@@ -72,69 +116,31 @@ def _request(arguments: Arguments, *, deletes: bool) -> ReceiveRequest:
     )
 
 
-def _claim(caller: Caller, request: ReceiveRequest) -> Sequence[Message]:
+def _claim(caller: Caller, request: Request[Messages], holding: Holding) -> Sequence[Message]:
+    holding.opened(caller)
     try:
-        return caller.call(request).messages
-    except OutcomeUnknown:
-        if not request.receive_attempt_id:
-            raise
-        return caller.call(request).messages
+        messages = caller.call(request).messages
+    except BaseException:
+        holding.done()
+        raise
+    holding.hold(messages)
+    return messages
 
 
-def _show(run: Invocation, messages: Sequence[Message], *, settles: bool) -> None:
-    """Print and flush. OutputFailed says what becomes of messages that could not be shown."""
-    keeps = run.arguments.is_on("no-ack")
-    deletes = run.arguments.is_on("delete")
-    try:
-        if messages:
-            shown = [_shown(message, keeps=keeps, deletes=deletes) for message in messages]
-            run.output.messages(shown, _line)
-        else:
-            run.output.nothing(text="(no messages)", json="[\n]")
-        run.streams.flush()
-    except OutputFailed as error:
-        count = f"{len(messages)} message(s)"
-        if settles:
-            fate = f"{count} not completed: locked now, delivered again when the lease ends"
-        elif deletes:
-            fate = f"{count} already removed and perhaps not shown"
-        else:
-            fate = f"{count} locked until the lease ends; the lock tokens may be lost"
-        raise OutputFailed(f"{error}; {fate}" if messages else str(error)) from error
-
-
-def _complete(caller: Caller, queue: str, messages: Sequence[Message]) -> None:
+def _complete(caller: Caller, queue: str, messages: Sequence[Message], holding: Holding) -> None:
     items = [SettleItem(message.seq_number, message.lock_token) for message in messages]
     try:
         results = caller.call(CompleteBatchRequest(queue=queue, messages=items)).results
     except MqliteError as error:
-        error.add_note(
-            f"{len(items)} message(s) were shown; whether they are completed is not known, "
-            "they may be delivered again"
-        )
+        error.add_note(f"{len(items)} message(s) {DOUBTFUL}")
+        holding.done(f"{error.message}; {len(items)} message(s) {DOUBTFUL}")
         raise
     failed = [str(result.seq_number) for result in results if not result.ok]
     if failed:
-        raise Refusal(
+        lost = (
             f"{len(failed)} of {len(items)} message(s) could not be completed, their lease was "
             f"over; they will be delivered again: seq {', '.join(failed)}"
         )
-
-
-def _shown(message: Message, *, keeps: bool, deletes: bool) -> Message:
-    """What the command may show of a message: a token only to somebody who has to settle it."""
-    token = message.lock_token if keeps else ""
-    until_ms = 0 if deletes else message.locked_until_ms
-    return msgspec.structs.replace(message, lock_token=token, locked_until_ms=until_ms)
-
-
-def _line(message: Message) -> str:
-    optional = {
-        "message-id": message.message_id,
-        "group": message.group_id,
-        "reply-to": message.reply_to,
-        "lock-token": message.lock_token,
-    }
-    pairs = "".join(f" {key}={field(value)}" for key, value in optional.items() if value)
-    head = f"seq={message.seq_number} deliveries={message.delivery_count}"
-    return f"{head}{pairs} body={quoted(message.body)}"
+        holding.done(lost)
+        raise Refusal(lost)
+    holding.done()

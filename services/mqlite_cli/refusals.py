@@ -17,3 +17,11 @@ class Refusal(Exception):
 
 class HelpWanted(Exception):
     """`-h` stood among the flags: show the command's help and exit 0."""
+
+
+class Interrupted(BaseException):
+    """A signal ended the command after it had put back what it held: exit 128 + `number`."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"signal {number}")
+        self.number = number

@@ -1,6 +1,6 @@
 """A command on a local store: an engine in this process for as long as the command runs.
 
-Called by `invocation` when no broker is in force. trio runs in the main thread, the blocking
+Called by `invocation` when no broker is in force. trio runs in the calling thread, the blocking
 command in a worker thread whose every call is handed to the engine. Rules: a command that only
 looks never creates a missing file; an interrupt abandons the worker, whose next call then fails, so
 that nothing is settled after it; the engine is closed in order before the command's error is told.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from mqlite_actor.contract.errors import Unsupported
+from mqlite_actor.contract.errors import Closed, Unsupported
 from mqlite_actor.contract.limits import MESSAGE_BYTES_DEFAULT
 from mqlite_actor.contract.wire import Request
 from mqlite_actor.engine.engine import Engine, EngineOptions
@@ -23,35 +23,81 @@ from mqlite_actor.sdk.notation import parse_size
 from mqlite_cli.target import StoreTarget
 
 if TYPE_CHECKING:
-    from mqlite_cli.invocation import Caller
+    from mqlite_cli.invocation import StoreCaller
 
 R = TypeVar("R")
 T = TypeVar("T")
 
 
 class EngineCaller:
-    """The engine as a blocking caller, for the one worker thread."""
+    """The engine as a blocking caller, for any thread but trio's own."""
 
-    __slots__ = ("_engine",)
+    __slots__ = ("_calls", "_engine", "_is_closed", "_trio")
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, token: trio.lowlevel.TrioToken) -> None:
         self._engine = engine
+        self._trio = token
+        self._is_closed = False
+        self._calls: set[trio.CancelScope] = set()
 
     def call(self, request: Request[R]) -> R:
-        """The engine's response or its error."""
-        return trio.from_thread.run(self._engine.call, request)
+        """The engine's response or its error; Closed after `hang_up`."""
+        try:
+            return trio.from_thread.run(self._call, request, trio_token=self._trio)
+        except (trio.RunFinishedError, trio.Cancelled) as error:
+            raise Closed("the store was closed") from error
+
+    def twin(self) -> EngineCaller:
+        """Another caller of the same engine."""
+        return EngineCaller(self._engine, self._trio)
+
+    def hang_up(self) -> None:
+        """End calls in flight; the engine takes back a claim that nobody got, uncounted."""
+        try:
+            trio.from_thread.run_sync(self._hang_up, trio_token=self._trio)
+        except trio.RunFinishedError:
+            return
+
+    def cut(self) -> None:
+        """The same: nothing here can hang on a network."""
+        self.hang_up()
+
+    def compact(self, *, is_full: bool) -> None:
+        """Shrink the file."""
+
+        async def compact() -> None:
+            await self._engine.compact(is_full=is_full)
+
+        trio.from_thread.run(compact, trio_token=self._trio)
+
+    async def _call(self, request: Request[R]) -> R:
+        if self._is_closed:
+            raise Closed("this caller has hung up")
+        with trio.CancelScope() as scope:
+            self._calls.add(scope)
+            try:
+                return await self._engine.call(request)
+            finally:
+                self._calls.discard(scope)
+        raise Closed("the caller hung up; nothing was done")
+
+    def _hang_up(self) -> None:
+        self._is_closed = True
+        for scope in self._calls:
+            scope.cancel()
 
 
 def run_on_store(
-    target: StoreTarget,
-    work: Callable[[Caller], T],
+    target: StoreTarget | None,
+    work: Callable[[StoreCaller], T],
     *,
     environ: Mapping[str, str],
     warn: Callable[[str], None],
     is_reader: bool,
 ) -> T:
-    """Open the store, run `work` on it, close it. Errors of opening and of work pass."""
-    if target.store.kind is StoreKind.REMOTE:
+    """Open the store (None: one in memory), run `work` on it, close it. Errors of opening and of
+    work pass."""
+    if target is not None and target.store.kind is StoreKind.REMOTE:
         raise Unsupported("remote stores are not supported; use file:PATH, or call a broker")
     options = EngineOptions(
         synchronous=environ.get("MQLITE_SYNC") or "NORMAL",
@@ -60,8 +106,9 @@ def run_on_store(
     )
 
     async def run() -> T:
-        async with open_engine(target.dsn, options) as engine:
-            return await trio.to_thread.run_sync(work, EngineCaller(engine), abandon_on_cancel=True)
+        async with open_engine(target.dsn if target else ":memory:", options) as engine:
+            caller = EngineCaller(engine, trio.lowlevel.current_trio_token())
+            return await trio.to_thread.run_sync(work, caller, abandon_on_cancel=True)
 
     return trio.run(run)
 

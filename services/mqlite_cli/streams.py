@@ -13,6 +13,7 @@ import os
 import select
 import stat
 import sys
+from _thread import allocate_lock
 
 from mqlite_cli.escaping import visible
 
@@ -30,7 +31,10 @@ class Streams:
     """Standard input, output and error of this process. Call `flush` before you rely on any
     output."""
 
-    __slots__ = ("_fault", "_pending", "is_stdin_closed", "is_stdout_null")
+    __slots__ = (
+        "_fault", "_is_frozen", "_lock", "_offered", "_pending", "accepted", "is_stdin_closed",
+        "is_stdout_null",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         closed = [number for number in (STDIN, STDOUT, STDERR) if _is_closed(number)]
@@ -42,6 +46,10 @@ class Streams:
         self._fault = "it is closed" if STDOUT in closed else _write_fault(STDOUT)
         self.is_stdout_null = not self._fault and _is_null_device(STDOUT)
         self._pending = bytearray()
+        self.accepted = 0  # bytes that `write` was given
+        self._offered = 0  # bytes of which the system was told, whether it took them or not
+        self._is_frozen = False
+        self._lock = allocate_lock()
 
     @property
     def undeliverable(self) -> str:
@@ -50,7 +58,9 @@ class Streams:
 
     def write(self, text: str | bytes) -> None:
         """Hand text to standard output, now or at the next flush. Raises OutputFailed."""
-        self._pending += text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text
+        data = text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text
+        self.accepted += len(data)
+        self._pending += data
         if len(self._pending) >= BUFFER_BYTES:
             self.flush()
 
@@ -62,10 +72,25 @@ class Streams:
         if self._fault:
             raise OutputFailed(self._fault)
         try:
-            _write_all(STDOUT, pending)
+            for at in range(0, len(pending), BUFFER_BYTES):
+                part = pending[at : at + BUFFER_BYTES]
+                self._offer(len(part))
+                _write_all(STDOUT, part)
         except OSError as error:
             self._fault = error.strerror or "it cannot be written"
             raise OutputFailed(self._fault) from error
+
+    def freeze(self) -> int:
+        """Let nothing more out, from any thread; how many bytes may have been seen until now."""
+        with self._lock:
+            self._is_frozen = True
+            return self._offered
+
+    def _offer(self, size: int) -> None:
+        with self._lock:
+            if self._is_frozen:
+                raise OutputFailed("the command was interrupted")
+            self._offered += size
 
     def complain(self, line: str) -> None:
         """One line on standard error, whatever `line` holds."""

@@ -5,7 +5,9 @@ Called by `main`; returns text and prints nothing.
 
 from __future__ import annotations
 
-from mqlite_cli.commands import COMMANDS
+from textwrap import fill
+
+from mqlite_cli.commands import BY_NAME, COMMANDS, GROUPS
 from mqlite_cli.grammar import Command, Flag
 
 _WORDS = (("version", "Print the version"), ("help", "Print this page"))
@@ -31,8 +33,24 @@ def page() -> str:
 
 
 def of(command: Command) -> str:
-    """Usage, summary and flags of one command."""
-    return f"usage: {command.usage}\n\n{command.summary}.\n\n{flags(command)}"
+    """Usage, summary, details, flags and examples of one command."""
+    parts = [f"usage: {command.usage}\n", f"{command.summary}.\n"]
+    if command.details:
+        parts.append(fill(command.details, 80, break_on_hyphens=False) + "\n")
+    parts.append(flags(command))
+    if command.examples:
+        parts.append("examples:\n" + "".join(f"  {line}\n" for line in command.examples))
+    return "\n".join(parts)
+
+
+def of_group(group: str) -> str:
+    """The commands that share this first word."""
+    rows = [(name, command.summary) for name, command in BY_NAME.items() if _is_in(group, name)]
+    return f"usage: mqlite {group} {'|'.join(GROUPS[group])} [flags] ...\n\n{_table(rows)}"
+
+
+def _is_in(group: str, name: str) -> bool:
+    return name.startswith(f"{group} ")
 
 
 def flags(command: Command) -> str:

@@ -10,25 +10,32 @@ queues and asks for nothing about the whole store.
 from __future__ import annotations
 
 import sys
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+import trio
 
 from mqlite_actor.clock import Clock
-from mqlite_actor.contract import limits
+from mqlite_actor.contract import limits, wire
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
+from mqlite_actor.link.listening import bound, serve_links
 from mqlite_actor.sdk.blocking_embedded import open_embedded_sync
 from mqlite_actor.sdk.connect import connect, connect_sync
 from mqlite_actor.sdk.embedded import Embedded, open_embedded
 from mqlite_actor.sdk.handle import Handle
+from mqlite_actor.sdk.linked import Linked, open_link
 from tests.conformance.audit import audit_file
 from tests.conformance.broker import Broker
 from tests.conformance.faces import InThreads, on_asyncio
+
+R = TypeVar("R")
 
 Sweep = Callable[[], Awaitable[None]]
 """Runs every pass once, on the clock of the test."""
@@ -137,12 +144,55 @@ async def _http_asyncio(around: Surroundings) -> AsyncIterator[Handle]:
         yield handle
 
 
+class OverLink(Handle):
+    """A handle over a link, beside the engine at its other end, whose passes a test may run."""
+
+    __slots__ = ("_linked", "engine")
+
+    def __init__(self, linked: Linked, engine: Engine) -> None:
+        self._linked = linked
+        self.engine = engine
+
+    async def call(self, request: wire.Request[R]) -> R:
+        return await self._linked.call(request)
+
+
+@asynccontextmanager
+async def served_links(engine: Engine, path: str) -> AsyncIterator[None]:
+    """A link socket in front of an engine for the length of a block; ended in order."""
+    stopping = trio.Event()
+    with bound(path) as listener:
+        async with trio.open_nursery() as nursery:
+            serve = partial(serve_links, stopping=stopping, grace_seconds=limits.GRACE_SECONDS)
+            nursery.start_soon(serve, listener, engine)
+            try:
+                yield
+            finally:
+                stopping.set()
+
+
+@asynccontextmanager
+async def _link(around: Surroundings) -> AsyncIterator[Handle]:
+    # A folder of its own: the path of a socket is short, and tmp_path may be long.
+    with tempfile.TemporaryDirectory(prefix="mqlite-") as folder:
+        path = f"{folder}/link"
+        async with (
+            opened(around.store, around.clock) as engine,
+            served_links(engine, path),
+            open_link(path) as linked,
+        ):
+            yield OverLink(linked, engine)
+
+
 KINDS: Final = (
     HandleKind("embedded", _embedded, drives_clock=True),
     HandleKind("embedded-sync", _embedded_sync),
     HandleKind("embedded-asyncio", _embedded_asyncio),
+    HandleKind("link", _link, drives_clock=True),
     HandleKind("http", _http, broker="broker"),
     HandleKind("http-trio", _http_trio, broker="broker"),
     HandleKind("http-asyncio", _http_asyncio, broker="broker"),
     HandleKind("hypercorn", _http, broker="broker_without_lane"),
+    HandleKind("worker", _http, broker="broker_of_one_worker"),
+    HandleKind("workers", _http, broker="broker_of_two_workers"),
 )

@@ -92,6 +92,8 @@ FIELDS = {
     "tls_key": ["TLS_KEY"],
     "connections_max": ["MAX_CONNECTIONS"],
     "diagnostics_dir": ["DIAGNOSTICS_DIR"],
+    "workers": ["WORKERS"],
+    "link_socket": ["LINK_SOCKET"],
     "cors": ["CORS"],
     "log_level": ["LOG_LEVEL"],
     "log_format": ["LOG_FORMAT"],

@@ -23,7 +23,7 @@ import trio
 from mqlite_actor.contract.calls import BY_PATH
 from mqlite_actor.contract.decode import decode_request
 from mqlite_actor.contract.errors import MqliteError
-from mqlite_actor.engine.engine import Engine
+from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import run_engine
 
 BOUND_SECONDS = 15.0
@@ -169,7 +169,7 @@ def loopback(answer: Answer, *, tls: ssl.SSLContext | None = None) -> Iterator[L
 
 
 @contextmanager
-def engine_replies(dsn: str = ":memory:") -> Iterator[Answer]:
+def engine_replies(dsn: str = ":memory:", options: EngineOptions | None = None) -> Iterator[Answer]:
     """An answer function with a real engine behind it, running in a trio thread of its own."""
     opened = threading.Event()
     rooms: list[tuple[Engine, trio.lowlevel.TrioToken]] = []
@@ -177,7 +177,7 @@ def engine_replies(dsn: str = ":memory:") -> Iterator[Answer]:
     async def main() -> None:
         try:
             async with trio.open_nursery() as nursery:
-                engine = await nursery.start(run_engine, dsn)
+                engine = await nursery.start(run_engine, dsn, options)
                 rooms.append((engine, trio.lowlevel.current_trio_token()))
                 opened.set()
         finally:

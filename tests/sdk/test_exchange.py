@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mqlite_actor.contract import errors, keys, observe, wire
+from mqlite_actor.contract import errors, ext, keys, observe, wire
 from mqlite_actor.contract.calls import CALLS, Call
 from mqlite_actor.contract.errors import MqliteError
 from mqlite_actor.sdk import exchange
@@ -19,7 +19,7 @@ SEND = wire.SendRequest(queue="q", messages=[wire.Message(body=b"x")])
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
 def test_every_call_goes_to_its_path_with_a_json_object(call: Call) -> None:
     parts = exchange.to_http(call.request(), token="tok")
-    assert parts.path == f"/mqlite.v1.{call.name}"
+    assert parts.path == call.path
     assert parts.headers["Authorization"] == "Bearer tok"
     assert parts.headers["Content-Type"] == "application/json"
     assert msgspec.json.decode(parts.body) == {}
@@ -80,6 +80,15 @@ def test_any_2xx_of_the_right_shape_is_the_response() -> None:
         (
             wire.RenewBatchRequest(queue="q", messages=[wire.SettleItem(1, "t")]),
             b'{"results":[]}',
+        ),
+        (
+            ext.ReleaseRequest(queue="q", messages=[wire.SettleItem(1, "t")]),
+            b'{"results":[{"seq_number":2,"ok":true}]}',
+        ),
+        (ext.SendResultRequest(queue="q", messages=[wire.Message()]), b'{"results":[]}'),
+        (
+            ext.RedriveSelectedRequest(queue="q", seq_numbers=[1]),
+            b'{"moved":1,"results":[{"seq_number":2,"outcome":"moved"}]}',
         ),
     ],
 )
@@ -150,6 +159,13 @@ WRITES_NEVER_REPEATED = {
     wire.PurgeRequest,
     wire.DeleteQueueRequest,
     keys.CreateKeyRequest,
+    ext.SendResultRequest,
+    ext.UpdateQueueRequest,
+    ext.DeleteSubscriptionRequest,
+    ext.PurgeActiveRequest,
+    ext.RedriveSelectedRequest,
+    ext.ResubmitRequest,
+    ext.BackupRequest,
 }
 
 
@@ -168,11 +184,17 @@ def test_a_receive_is_repeatable_by_its_attempt_id_alone() -> None:
     assert not exchange.is_repeatable(wire.ReceiveRequest(queue="q"))
 
 
+def test_a_send_is_repeatable_by_its_request_id_alone() -> None:
+    assert exchange.is_repeatable(ext.SendResultRequest(queue="q", request_id="r"))
+    assert not exchange.is_repeatable(ext.SendResultRequest(queue="q"))
+
+
 @pytest.mark.parametrize(("wait_ms", "seconds"), [(-1, 30), (0, 30), (5_000, 35), (10**9, 50)])
 def test_a_reply_may_take_the_wait_and_thirty_seconds(wait_ms: int, seconds: float) -> None:
     request = wire.ReceiveRequest(queue="q", wait_time_ms=wait_ms)
     assert exchange.reply_seconds(request) == seconds
     assert exchange.reply_seconds(observe.ObserveRequest()) == 30
+    assert exchange.reply_seconds(ext.BackupRequest()) == 3600
 
 
 def test_a_lost_reply_leaves_doubt_only_about_a_write() -> None:

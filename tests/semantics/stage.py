@@ -16,6 +16,7 @@ from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine
 from tests.conformance import asking
+from tests.semantics import deeds_ext
 
 QUEUE: Final = "q"
 LOCK_MS: Final = 60_000
@@ -332,4 +333,5 @@ DEEDS: Final[dict[str, Do]] = {
     "hand back": hand_back(is_counted=False),
     "hand back counted": hand_back(is_counted=True),
     "hand back counted at the limit": at_the_limit(hand_back(is_counted=True)),
+    **deeds_ext.DEEDS,
 }

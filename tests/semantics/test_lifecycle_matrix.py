@@ -25,6 +25,12 @@ REFUSALS: Final = {
     "complete batch": "not ok",
     "renew batch": "not ok",
     "cancel": "not_found",
+    "release": "not ok",
+    "redrive selected": "not ok",
+    "redrive selected elsewhere": "not ok",
+    "resubmit": "not_found",
+    "resubmit elsewhere": "not_found",
+    "purge active": "ok",
     **dict.fromkeys(("redrive", "redrive elsewhere", "purge"), "ok"),
     **dict.fromkeys(("complete", "reject", "defer", "renew"), "lock_lost"),
     **dict.fromkeys((deed for deed in DEEDS if deed.startswith("abandon")), "lock_lost"),
@@ -57,6 +63,21 @@ EFFECTS: Final[dict[tuple[str, str], Effect]] = {
     ("redrive", "dead"): (Event.REDRIVE, "ok", ACTIVE, -1),
     ("redrive elsewhere", "dead"): (Event.REDRIVE, "ok", NONE, 0),
     ("purge", "dead"): (Event.PURGE, "ok", NONE, 0),
+    ("redrive selected", "dead"): (Event.REDRIVE, "ok", ACTIVE, -1),
+    ("redrive selected elsewhere", "dead"): (Event.REDRIVE, "ok", NONE, 0),
+    ("resubmit", "dead"): (Event.REDRIVE, "ok", ACTIVE, -1),
+    ("resubmit elsewhere", "dead"): (Event.REDRIVE, "ok", NONE, 0),
+    **{("release", situation): (Event.RELEASE, "ok", ACTIVE, -1) for situation in LIVE},
+    **{
+        ("purge active", situation): (Event.PURGE_ACTIVE, "ok", NONE, 0)
+        for situation, (word, _) in SITUATIONS.items()
+        if word == ACTIVE
+    },
+    **{
+        ("discard", situation): (Event.DISCARD, "done", NONE, 0)
+        for situation in SITUATIONS
+        if situation != "none"
+    },
     ("reap", "lease over"): (Event.LEASE_END, "done", ACTIVE, 0),
     ("reap at the limit", "lease over"): (Event.LEASE_END, "done", DEAD, 0),
     **{

@@ -32,6 +32,10 @@ START_SECONDS: Final = 30.0
 """A start takes half a second; this is for a machine that is busy elsewhere."""
 
 
+MOMENT_SECONDS: Final = 0.05
+"""Between two looks at something that makes no sound."""
+
+
 class Lines:
     """What a process prints, read to its end by a thread so that it never blocks."""
 
@@ -67,6 +71,11 @@ class Lines:
             found = self._find(pattern)
         assert found is not None, f"no line matches {pattern}:\n" + "\n".join(self.so_far())
         return found
+
+    def wait_for_more(self) -> None:
+        """Return when there is another line, or after a moment: to look again at something else."""
+        with self._news:
+            self._news.wait(MOMENT_SECONDS)
 
     def _find(self, pattern: str | re.Pattern[str]) -> re.Match[str] | None:
         matches = (re.search(pattern, line) for line in self._lines)
@@ -159,8 +168,10 @@ def launch(
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Loopback, any port, one known token, unless `environ` says else."""
-    return clean_environ({"MQLITE_ADDR": "127.0.0.1:0", "MQLITE_TOKENS": TOKEN, **environ})
+    """Loopback, any port, one known token, one process on any machine, unless `environ` says
+    else."""
+    ours = {"MQLITE_ADDR": "127.0.0.1:0", "MQLITE_TOKENS": TOKEN, "MQLITE_WORKERS": "0"}
+    return clean_environ({**ours, **environ})
 
 
 def content(folder: Path) -> dict[str, bytes | None]:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from mqlite_actor.contract.calls import PREFIX
+from mqlite_actor.contract.calls import EXT, PREFIX
 from mqlite_actor.engine.engine import Engine
 from mqlite_broker.app import BrokerApp
 from mqlite_broker.door import DoorLimits, Ingress
@@ -29,9 +29,13 @@ Fields = Sequence[str | bytes]
 """Header lines without their line ends."""
 
 
+OUR_OWN: Mapping[str, str] = {call.name: call.path for call in EXT}
+
+
 def path(call: str) -> str:
-    """`Stats` or `AdminService/Status` → the full path of that call."""
-    return PREFIX + (call if "/" in call else f"QueueService/{call}")
+    """`Stats` or `AdminService/Status` → the full path of that call, the contract's or ours."""
+    name = call if "/" in call else f"QueueService/{call}"
+    return OUR_OWN.get(name, PREFIX + name)
 
 
 def raw(

@@ -87,6 +87,22 @@ class Shell:
         """Run what must succeed; what it printed."""
         return self.run(*words, stdin=stdin, check=0).text
 
+    @contextmanager
+    def start(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+        """`mqlite WORDS` as a running process whose output nobody reads yet; killed at the end."""
+        process = subprocess.Popen(
+            [*PYTHON, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, cwd=self.folder, env=clean_environ(self.environ),
+        )  # fmt: skip
+        watchdog = threading.Timer(BOUND_SECONDS, process.kill)
+        watchdog.start()
+        try:
+            yield process
+        finally:
+            watchdog.cancel()
+            process.kill()
+            process.communicate()
+
 
 def clean_environ(extra: Mapping[str, str]) -> dict[str, str]:
     """The environment of a run: this one without our variables, with our packages and `extra`."""

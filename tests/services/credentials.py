@@ -12,6 +12,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
+from mqlite_actor.contract.calls import EXT
 from tests.services.broker_scene import BEARER, Fields, Scene
 
 MONITOR: Final = "scene-monitor"
@@ -67,6 +68,7 @@ async def revoke(scene: Scene, key: Key) -> None:
 
 
 async def served_calls(scene: Scene) -> frozenset[str]:
-    """Names of the calls that this broker serves, by its card."""
+    """Names of the calls that this broker serves: by its card, and our own."""
     card = json.loads((await scene.ask("/", method="GET", fields=())).body)
-    return frozenset(path.removeprefix("/mqlite.v1.") for path in card["endpoints"])
+    listed = {path.removeprefix("/mqlite.v1.") for path in card["endpoints"]}
+    return frozenset(listed | {call.name for call in EXT if call.request in scene.engine.served})

@@ -14,7 +14,7 @@ import pytest
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import errors, limits, wire
-from mqlite_actor.contract.calls import CALLS
+from mqlite_actor.contract.calls import CALLS, CONTRACT
 from mqlite_actor.contract.errors import MqliteError
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
@@ -85,13 +85,23 @@ def grown(before: dict[Row, int], after: dict[Row, int]) -> dict[Row, int]:
 @pytest.mark.promise("W124")
 async def test_every_call_and_every_code_is_shown_from_the_start(scene: Scene) -> None:
     http = (await observe(scene))["http"]
-    names = [call.name for call in CALLS]
+    names = [call.name for call in CONTRACT]
     assert len(names) == 27
     found = [(row["rpc"], row["code"]) for row in http["requests"]]
     assert found == list(product(sorted(names), sorted(CODES + OURS)))
     assert {(row["count"], row["duration_seconds"]) for row in http["requests"]} == {(0, 0)}
     assert {row["rpc"] for row in http["handler_latency"]} <= {OBSERVE}, "no other call was made"
     assert [row["outcome"] for row in http["authentication"]] == AUTHENTICATION
+
+
+async def test_our_own_calls_are_shown_from_their_first_request_on(scene: Scene) -> None:
+    name = "QueueService/Explain"
+    assert (await scene.ask(f"/mqlite.ext.v1.{name}", b'{"queue":"no"}')).status == 404
+    http = (await observe(scene))["http"]
+    rows = {(row["rpc"], row["code"]): row["count"] for row in http["requests"]}
+    assert rows[name, "not_found"] == 1
+    assert [row for row in rows if row[0] == name] == [(name, "not_found")]
+    assert name in {row["rpc"] for row in http["handler_latency"]}
 
 
 @pytest.mark.promise("W124")
@@ -285,11 +295,10 @@ async def test_the_time_of_a_call_is_kept_from_its_first_answer_on(scene: Scene)
 @pytest.mark.promise("W128", "T76")
 async def test_invented_paths_add_no_row(scene: Scene) -> None:
     before = await observe(scene)
-    async with await scene.connect() as client:
-        for number in range(50):
-            for target in (path(f"Nope{number}"), path(f"Stats/{number}"), f"/{number}"):
-                assert failure(await client.ask(raw(target, b"{}"))) == (404, "not_found")
-                assert (await client.ask(raw(target, b"{}", fields=()))).status == 401
+    for number in range(50):
+        for target in (path(f"Nope{number}"), path(f"Stats/{number}"), f"/{number}"):
+            assert failure(await scene.ask(target, b"{}")) == (404, "not_found")
+            assert (await scene.ask(target, b"{}", fields=())).status == 401
     after = await observe(scene)
     assert grown(requests(before), requests(after)) == {}
     assert latencies(after) == {}

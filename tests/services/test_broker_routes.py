@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mqlite_actor.contract import limits
-from mqlite_actor.contract.calls import CALLS
+from mqlite_actor.contract.calls import CONTRACT, EXT
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.version import __version__
 from tests.services.broker_scene import (
@@ -58,11 +58,22 @@ async def test_the_card_has_the_contracts_keys_in_order(scene: Scene, method: st
 async def test_the_card_lists_the_27_calls_and_each_is_served(scene: Scene) -> None:
     card = json.loads((await scene.ask("/", method="GET")).body)
     assert len(card["endpoints"]) == 27
-    assert card["endpoints"] == [call.path for call in CALLS]
+    assert card["endpoints"] == [call.path for call in CONTRACT]
     for path_ in card["endpoints"]:
         assert path_.startswith("/mqlite.v1.")
         answer = await scene.ask(path_, b"{}")
         assert answer.status != 404 or not message(answer).startswith("no such path")
+
+
+async def test_our_own_calls_are_served_and_stand_in_no_card(scene: Scene) -> None:
+    card = (await scene.ask("/", method="GET")).body.decode()
+    assert "ext" not in json.loads(card)["endpoints"]
+    for call in EXT:
+        assert call.path not in card
+        answer = await scene.ask(call.path, b"{}")
+        assert b"no such path" not in answer.body, call.name
+        answer = await scene.ask(f"/mqlite.v1.{call.name}", b"{}")
+        assert message(answer) == f"no such path: /mqlite.v1.{call.name}"
 
 
 @pytest.mark.promise("W4")

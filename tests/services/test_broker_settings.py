@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 
@@ -347,3 +348,33 @@ def test_a_name_like_nothing_warns_without_a_guess_and_others_are_left_alone() -
 def test_variables_of_the_client_commands_do_not_warn() -> None:
     names = ("MQLITE_ENDPOINT", "MQLITE_TOKEN", "MQLITE_TOKEN_FILE")
     assert read(**dict.fromkeys(names, "x")).warnings == ()
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cores", "workers"), [(1, 0), (2, 0), (3, 2), (4, 3), (5, 4), (8, 4), (64, 4)]
+)
+def test_as_many_workers_as_fit_the_machine(
+    cores: int, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
+    assert read().workers == workers
+    assert read(MQLITE_DB=":memory:").workers == 0
+    assert read(MQLITE_DB="libsql://example.org").workers == 0
+    assert read(MQLITE_WORKERS="1").workers == 1
+    assert read({"workers": "0"}, MQLITE_WORKERS="1").workers == 0
+
+
+def test_a_machine_that_passes_no_descriptors_on_gets_no_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert read().workers == 0
+
+
+def test_the_link_socket_is_none_unless_named() -> None:
+    assert read().link_socket == ""
+    assert read(MQLITE_LINK_SOCKET="/run/a").link_socket == "/run/a"
+    assert read({"link-socket": "/run/b"}, MQLITE_LINK_SOCKET="/run/a").link_socket == "/run/b"

@@ -109,6 +109,16 @@ def test_settings_show_no_token() -> None:
     assert "secret" not in str(settings)
 
 
+def test_a_token_file_that_cannot_be_made_is_one_line_and_no_token(tmp_path: Path) -> None:
+    with started(
+        tmp_path, "--token-file", str(tmp_path / "none/token"), MQLITE_TOKENS=""
+    ) as broker:
+        assert broker.ended() == 1
+        said = broker.err.to_the_end()
+    assert said[-1].startswith("error: --token-file: ")
+    assert not TOKEN.search("\n".join(said))
+
+
 async def test_a_token_file_is_made_once_and_nothing_is_printed(tmp_path: Path) -> None:
     file = tmp_path / "token"
     found = set()

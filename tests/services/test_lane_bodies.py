@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 import trio
 
@@ -94,6 +96,20 @@ async def test_a_client_that_leaves_inside_its_body_is_counted_as_canceled(
             if row["rpc"] == "QueueService/Send"
         }
         assert {code: n for code, n in rows.items() if n} == {"canceled": 1}
+
+
+async def test_a_body_that_the_stop_cuts_is_counted_and_is_no_fault_of_ours(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        served(engine, LOOPBACK, DoorLimits(grace_seconds=0.1)) as scene,
+        await scene.connect() as client,
+    ):
+        await client.send(SEND[:-1])
+        await until(lambda: scene.door.phases() == [Phase.BODY])
+        assert await scene.door.stop() == 1
+        assert await client.ended() == b""
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 async def test_large_bodies_share_the_doors_budget(engine: Engine) -> None:

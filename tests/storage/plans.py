@@ -35,6 +35,7 @@ GROUP_LIVES = ("SEARCH e USING INDEX messages_by_group (queue_id=? AND group_id=
 QUEUE_LIVES = ("SEARCH e USING COVERING INDEX messages_by_state (queue_id=? AND state=?)",)
 IN_FRONT_IN_GROUP = (GROUP_LIVES[0].replace(")", " AND rowid<?)"),)
 IN_FRONT_IN_QUEUE = (QUEUE_LIVES[0].replace(")", " AND rowid<?)"),)
+AHEAD = (BY_STATE_ALONE[0].replace(")", " AND rowid<?)"),)
 TOMBSTONE = (
     "SEARCH tombstones USING COVERING INDEX sqlite_autoindex_tombstones_1 (name=? AND generation=?)"
 )
@@ -60,6 +61,8 @@ PLANS: dict[str, tuple[str, ...]] = {
         BROWSE[0].replace(")", " AND rowid<?)"),
         *BODY,
     ),
+    "dead_letters.EDIT": BY_ID,
+    "dead_letters.EDIT_BODY": BY_ID,
     "dead_letters.GROUP_LIVES": GROUP_LIVES,
     "dead_letters.LAST": BY_STATE_ALONE,
     "dead_letters.MOVE": BY_ID,
@@ -68,6 +71,7 @@ PLANS: dict[str, tuple[str, ...]] = {
     "dead_letters.MOVE_TO_QUEUE": (*BY_ID, *QUEUE_LIVES),
     "dead_letters.OLDEST": (*BY_STATE, *BODY),
     "dead_letters.QUEUE_LIVES": QUEUE_LIVES,
+    "dead_letters.REPLACE_BODY": (),
     "dead_letters.REVIVE": BY_ID,
     "dead_letters.REVIVE_IN_GROUP": (*BY_ID, *IN_FRONT_IN_GROUP),
     "dead_letters.REVIVE_IN_QUEUE": (*BY_ID, *IN_FRONT_IN_QUEUE),
@@ -86,12 +90,34 @@ PLANS: dict[str, tuple[str, ...]] = {
         "SEARCH access_keys USING INDEX access_keys_by_age ((created_at,id)<(?,?))",
     ),
     "keys.REVOKE": (KEY.format(1, "id=?"),),
+    "looking.AHEAD_IN_GROUP": (
+        GROUP_LIVES[0].replace(" e ", " messages ").replace(")", " AND rowid<?)"),
+    ),
+    "looking.AHEAD_IN_QUEUE": AHEAD * 5,
+    "looking.AHEAD_READY": AHEAD,
+    "looking.BODY_HOLDS": (*BY_ID, *BODY),
+    "looking.ENVELOPE": (*BY_ID, *BODY),
+    "looking.GROUP_HEAD": (
+        "SEARCH messages USING INDEX messages_by_group (queue_id=? AND group_id=? AND rowid>?)",
+    ),
+    "looking.LAST_ACTIVE": BY_STATE_ALONE * 2,
+    "looking.LAST_SETTLED": ("SEARCH receipts USING INDEX receipts_by_seq (seq_number=?)",),
+    "looking.OLDEST_DEAD": BY_STATE,
+    "looking.QUEUE_HEAD": BY_STATE_ALONE * 5,
+    "looking.WAITING_LANES": (
+        *BY_STATE,
+        "USE TEMP B-TREE FOR GROUP BY",  # of the rows looked at, a thousand at most
+        "USE TEMP B-TREE FOR ORDER BY",
+    ),
     "memory.ACCEPT": (),
     "memory.FIND_ATTEMPT": (
         "SEARCH attempts USING INDEX sqlite_autoindex_attempts_1 (queue_id=? AND attempt_id=?)",
     ),
     "memory.FIND_DUPLICATE": (
         "SEARCH dedup USING INDEX sqlite_autoindex_dedup_1 (queue_id=? AND key=?)",
+    ),
+    "memory.FORGET_ATTEMPT": (
+        "SEARCH attempts USING INDEX sqlite_autoindex_attempts_1 (queue_id=? AND attempt_id=?)",
     ),
     "memory.PRUNE_ATTEMPTS": (
         "SEARCH attempts USING INTEGER PRIMARY KEY (rowid=?)",
@@ -182,6 +208,7 @@ PLANS: dict[str, tuple[str, ...]] = {
         "SEARCH q USING INTEGER PRIMARY KEY (rowid=?)",
         "USE TEMP B-TREE FOR LAST TERM OF ORDER BY",
     ),
+    "subscriptions.OF_QUEUE": ("SEARCH subscriptions USING INTEGER PRIMARY KEY (rowid=?)",),
     "subscriptions.ROSTER": (
         "SEARCH s USING INDEX subscriptions_by_topic (topic=?)",
         "SEARCH q USING INTEGER PRIMARY KEY (rowid=?)",
@@ -192,6 +219,7 @@ PLANS: dict[str, tuple[str, ...]] = {
         "SEARCH subscriptions USING COVERING INDEX subscriptions_by_topic (topic=?)",
     ),
     "subscriptions.TOPIC_OF": ("SEARCH subscriptions USING INTEGER PRIMARY KEY (rowid=?)",),
+    "subscriptions.UNSUBSCRIBE": ("SEARCH subscriptions USING INTEGER PRIMARY KEY (rowid=?)",),
 }
 
 SCANS_ALLOWED = {

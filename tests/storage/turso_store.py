@@ -20,6 +20,7 @@ class TursoStore:
     """A fresh file in Turso's engine."""
 
     is_memory = False
+    asks_disk = False
 
     def __init__(self, path: Path) -> None:
         self.ledger = Ledger()

@@ -12,6 +12,7 @@ from mqlite_actor.contract.words import State
 from mqlite_actor.engine import commands
 from mqlite_actor.semantics.keys import digest
 from mqlite_actor.semantics.receive import EXPIRED_ROUNDS_MAX
+from tests.storage.workload_ext import our_own
 from tests.storage.writer import Writer
 
 HOUR_MS = 3_600_000
@@ -29,6 +30,7 @@ def everything(writer: Writer) -> None:
     every_pass(writer)
     topics_and_deletion(writer)
     access_keys(writer)
+    our_own(writer)
 
 
 def every_command(writer: Writer) -> None:

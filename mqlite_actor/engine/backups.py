@@ -1,0 +1,108 @@
+"""Backup: a checked snapshot of the whole store in a new file, while everything goes on.
+
+Called by the engine for the request of that name. One at a time: each reads the whole file. Copying
+goes in steps of a megabyte in a worker thread (of a database in memory in the storage thread,
+between groups), so that a cancellation or the engine's end stops it after its present step; the
+check of the copy is broken off too (ruling R25). Whatever stops it, no unfinished file stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import trio
+
+from mqlite_actor.clock import Clock
+from mqlite_actor.contract.errors import Closed, StorageFailed, Unavailable
+from mqlite_actor.contract.ext import BackupRequest, BackupResponse
+from mqlite_actor.engine import commands
+from mqlite_actor.storage import snapshot
+from mqlite_actor.storage.snapshot import Snapshot
+from mqlite_actor.storage.sqlite import SqliteStore
+
+T = TypeVar("T")
+
+Submit = Callable[[Any], Awaitable[Any]]
+
+
+class Backups:
+    """Makes backups of one store, in `folder` and below; "": the store's own, None: anywhere."""
+
+    __slots__ = ("_clock", "_ending", "_folder", "_is_running", "_store", "_submit")
+
+    def __init__(
+        self,
+        store: SqliteStore,
+        submit: Submit,
+        clock: Clock,
+        ending: trio.Event,
+        folder: str | None,
+    ) -> None:
+        self._store = store
+        self._submit = submit
+        self._clock = clock
+        self._ending = ending
+        self._folder = str(Path(store.path).parent) if folder == "" else folder
+        self._is_running = False
+
+    async def backup(self, request: BackupRequest) -> BackupResponse:
+        """Copy, sync, check, name. `done` False if the engine ended first."""
+        path = snapshot.destination(request.path, self._folder)
+        if self._is_running:
+            raise Unavailable("another backup is being made; wait for its end")
+        self._is_running = True
+        started = self._clock.monotonic()
+        source = self._store.connection if self._store.is_memory else self._store.path
+        copy = Snapshot(source, path, self._is_over)
+        size = 0
+        try:
+            size = await self._made(copy)
+        except (Closed, StorageFailed):
+            if not self._ending.is_set():
+                raise  # else it was broken off, or its source was closed
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._end(copy)
+            self._is_running = False
+        duration_ms = int((self._clock.monotonic() - started) * 1000)
+        return BackupResponse(done=size > 0, path=path, size_bytes=size, duration_ms=duration_ms)
+
+    async def _made(self, copy: Snapshot) -> int:
+        """The finished file's size; 0 if the engine ends before."""
+        await self._run(copy.start)
+        while not await self._run(copy.step):
+            await trio.lowlevel.checkpoint()
+            if self._ending.is_set():
+                return 0
+        await self._run(copy.close)
+        try:
+            return await trio.to_thread.run_sync(copy.finish)
+        except StorageFailed:
+            await trio.lowlevel.checkpoint_if_cancelled()  # then it was broken off for that
+            raise
+
+    async def _end(self, copy: Snapshot) -> None:
+        """Let go of everything, in the thread that the source belongs to, and leave no rest."""
+        try:
+            await self._run(copy.close)
+        except Closed:  # the source with all that hung on it was closed by the engine
+            await trio.to_thread.run_sync(copy.close)
+        await trio.to_thread.run_sync(copy.discard)
+
+    async def _run(self, step: Callable[[], T]) -> T:
+        if self._store.is_memory:
+            reply: T = await self._submit(commands.CopyPages(step))
+            return reply
+        return await trio.to_thread.run_sync(step)
+
+    def _is_over(self) -> bool:
+        """In a worker thread: is the check of the copy to be broken off?"""
+        if self._ending.is_set():
+            return True
+        try:
+            trio.from_thread.check_cancelled()
+        except trio.Cancelled:
+            return True  # the task gets its own at its next checkpoint
+        return False

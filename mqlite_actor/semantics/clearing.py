@@ -1,0 +1,159 @@
+"""Deleting messages that live: PurgeActive, and DeleteSubscription with what it still holds.
+
+Steps and chunks, called by the engine's commands of the same names; repetition and stopping are the
+engine's business (`engine/chores.py`). The guard is checked once, in the first step. A chunk takes
+what it finds in its own transaction: a message that was claimed meanwhile is not active any more
+and stays its holder's.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from mqlite_actor.contract import limits
+from mqlite_actor.contract.errors import (
+    GenerationConflict,
+    InvalidArgument,
+    NameConflict,
+    NotFound,
+    QueueNotEmpty,
+    QueueNotFound,
+    quoted,
+)
+from mqlite_actor.contract.ext import DeleteSubscriptionRequest, PurgeActiveRequest
+from mqlite_actor.contract.words import Kind
+from mqlite_actor.semantics import lifecycle
+from mqlite_actor.semantics.dead_letters import Chunk
+from mqlite_actor.semantics.describe import check_generation
+from mqlite_actor.semantics.lifecycle import Event
+from mqlite_actor.storage import counts, looking, messages, queues, rows, subscriptions
+from mqlite_actor.storage.database import Stored, Transaction
+from mqlite_actor.storage.queues import Queue
+
+# -- PurgeActive -----------------------------------------------------------------------------------
+
+
+def last_active(tx: Transaction, request: PurgeActiveRequest) -> tuple[int, str]:
+    """Where a purge of active messages ends that begins now, if its guard holds; and the queue's
+    generation, which every chunk asks for again.
+
+    Raises QueueNotFound; InvalidArgument without a guard; GenerationConflict if it does not hold.
+    """
+    queue = queues.find(tx, request.queue)
+    if not request.generation and request.expected_count is UNSET:
+        raise InvalidArgument(
+            "no guard: give the queue's generation, or expected_count, the number of active"
+            " messages that you saw"
+        )
+    check_generation(queue, request.generation)
+    active = tx.depths(queue)[counts.COLUMN[Stored.READY]]
+    if request.expected_count is not UNSET and request.expected_count != active:
+        raise GenerationConflict(
+            f"{quoted(queue.name)} has {active} active messages, not {request.expected_count};"
+            " look again, nothing was deleted"
+        )
+    return looking.only(tx.run([looking.last_active(queue.id)])[0]), queue.generation
+
+
+def purge_active_chunk(
+    tx: Transaction,
+    queue_name: str,
+    generation: str,
+    *,
+    after: int,
+    last: int,
+    enqueued_before: int,
+    limit: int,
+) -> Chunk:
+    """Delete up to `limit` active messages among the next CHORE_ROWS, the lowest numbers first."""
+    queue = queues.find(tx, queue_name)
+    check_generation(queue, generation)
+    active = (Stored.READY, Stored.WAITING)
+    looked_at = tx.run([messages.browse(queue.id, active, after + 1, limits.CHORE_ROWS)])[0]
+    numbers = [seq for seq, _ in looked_at if seq <= last]
+    if enqueued_before < limits.INT64_MAX:
+        found = [rows.envelope(row[0]) for row in tx.run(list(map(looking.envelope, numbers)))]
+        old_enough = [each.id for each in found if each.enqueued_at < enqueued_before]
+    else:
+        old_enough = numbers
+    doomed = old_enough[:limit]
+    _remove(tx, queue, doomed, Event.PURGE_ACTIVE)
+    if len(doomed) == limit:
+        return len(doomed), doomed[-1]
+    return len(doomed), numbers[-1] if len(numbers) == limits.CHORE_ROWS else last
+
+
+# -- DeleteSubscription ----------------------------------------------------------------------------
+
+
+def end_subscription(tx: Transaction, request: DeleteSubscriptionRequest, now_ms: int) -> str:
+    """Stop the routing, and delete the queue if it is empty; else the generation to discard.
+
+    Raises QueueNotFound, NotFound for another topic's, NameConflict for a plain queue,
+    QueueNotEmpty unless messages are to be discarded, GenerationConflict, and InvalidArgument for
+    what is missing.
+    Repeated with its generation within a day, a deletion that is done is a success.
+    """
+    _check_words(request)
+    queue = queues.lookup(tx, request.name)
+    if queue is None or (request.generation and queue.generation != request.generation):
+        if request.generation and queues.was_deleted(tx, request.name, request.generation):
+            return ""
+        if queue is None:
+            raise QueueNotFound(f"subscription {quoted(request.name)} does not exist")
+    check_generation(queue, request.generation)
+    if queue.kind != Kind.SUBSCRIPTION:
+        raise NameConflict(f"{quoted(request.name)} is a plain queue; delete it as one")
+    # One without a topic is left over from a deletion that was interrupted.
+    if subscriptions.topic_of(tx, queue.id) not in (request.topic, None):
+        raise NotFound(f"{quoted(request.name)} does not listen to topic {quoted(request.topic)}")
+    is_empty = not any(tx.depths(queue)[: counts.DEAD_BYTES])
+    if not is_empty and not request.discard_messages:
+        raise QueueNotEmpty(
+            f"{quoted(request.name)} still holds messages; handle them, or pass discard_messages"
+            " with its generation"
+        )
+    tx.run([subscriptions.unsubscribe(queue.id)])
+    if not is_empty:
+        return queue.generation
+    _delete(tx, queue, now_ms)
+    return ""
+
+
+def discard_chunk(
+    tx: Transaction, queue_name: str, generation: str, limit: int, now_ms: int
+) -> tuple[int, bool]:
+    """Delete up to `limit` messages in whatever state; how many, and whether the queue is gone."""
+    queue = queues.lookup(tx, queue_name)
+    if queue is None:
+        return 0, True  # somebody else deleted it when it was empty
+    check_generation(queue, generation)
+    if subscriptions.topic_of(tx, queue.id) is not None:
+        raise GenerationConflict(f"{quoted(queue_name)} was subscribed again meanwhile")
+    looked_at = tx.run([messages.browse(queue.id, tuple(Stored), 0, limit)])[0]
+    _remove(tx, queue, [seq for seq, _ in looked_at], Event.DISCARD)
+    if any(tx.depths(queue)[: counts.DEAD_BYTES]):
+        return len(looked_at), False
+    _delete(tx, queue, now_ms)
+    return len(looked_at), True
+
+
+def _check_words(request: DeleteSubscriptionRequest) -> None:
+    for field in ("topic", "name"):
+        if not getattr(request, field):
+            raise InvalidArgument(f"{field} is empty; name topic and subscription")
+    if request.discard_messages and not request.generation:
+        raise InvalidArgument("generation is empty; to discard messages pass the one you saw")
+
+
+def _delete(tx: Transaction, queue: Queue, now_ms: int) -> None:
+    queues.delete(tx, queue, now_ms)
+    tx.wake(queue.name, limits.INT64_MAX)  # whoever waits for its messages learns that it is gone
+
+
+def _remove(tx: Transaction, queue: Queue, numbers: list[int], event: Event) -> None:
+    writes = tx.writes()
+    for row in tx.run([messages.held(seq) for seq in numbers]):
+        lifecycle.remove(tx, writes, queue, rows.held(row[0]), event)
+    writes.run()
+    tx.happened(queue.name, "purged", len(numbers))

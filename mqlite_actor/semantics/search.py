@@ -1,0 +1,138 @@
+"""Search: look through a queue for messages that are all of what is asked.
+
+Called through the operations table; looks only, so it may run on a reader's connection. No index
+serves it, so each call looks at a bounded number of messages (and of body bytes, if it looks into
+bodies) and says where to go on. Bodies are returned only to whoever asks for them, within the byte
+budget of a page (faults B60).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from mqlite_actor.contract import limits
+from mqlite_actor.contract.errors import InvalidArgument, quoted
+from mqlite_actor.contract.ext import FoundMessage, SearchRequest, SearchResponse
+from mqlite_actor.contract.words import State
+from mqlite_actor.semantics.peek import STATES
+from mqlite_actor.storage import looking, messages, queues, rows
+from mqlite_actor.storage.database import Row, Transaction
+from mqlite_actor.storage.rows import Envelope
+
+_PAGE_TOKEN: Final = re.compile("[1-9][0-9]{0,18}")
+
+TEXTS: Final = ("message_id", "group_id", "correlation_id", "subject")
+"""Fields that must be equal where the request names one."""
+
+
+def search(tx: Transaction, request: SearchRequest, now_ms: int) -> SearchResponse:
+    """One page, by number. QueueNotFound; InvalidArgument for a bad state, bound or page token."""
+    queue = queues.find(tx, request.queue)
+    start = _start(request)
+    states = STATES[request.state]
+    looked_at = tx.run([messages.browse(queue.id, states, start, limits.SEARCH_ROWS)])[0]
+    in_range = [row for row in looked_at if not request.to_seq or row[0] <= request.to_seq]
+    envelopes = tx.run([looking.envelope(seq) for seq, _ in in_range])
+    page = _Page(tx, request)
+    for (row,) in envelopes:
+        if not page.take(rows.envelope(row)):
+            break
+    is_end = page.is_whole and (
+        len(looked_at) < limits.SEARCH_ROWS or len(in_range) < len(looked_at)
+    )
+    return SearchResponse(
+        messages=page.found(),
+        scanned=page.scanned,
+        next_page_token="" if is_end else str(page.last + 1),
+    )
+
+
+def _start(request: SearchRequest) -> int:
+    """The number to begin at; refuses what cannot be meant."""
+    if request.state and request.state not in list(State):
+        raise InvalidArgument(
+            f"state {quoted(request.state)} is unknown; use {', '.join(State)}, or leave it out"
+        )
+    for field in ("from_seq", "to_seq", "enqueued_from_ms", "enqueued_before_ms", "max"):
+        if getattr(request, field) < 0:
+            raise InvalidArgument(f"{field} is negative; use 0 for no bound")
+    if not request.page_token:
+        return request.from_seq
+    if not _PAGE_TOKEN.fullmatch(request.page_token):
+        raise InvalidArgument("page_token is none of ours; pass the last next_page_token unchanged")
+    return max(request.from_seq, min(int(request.page_token), limits.INT64_MAX))
+
+
+class _Page:
+    """Gathers matches until the page is full of messages or bytes, or enough was looked at."""
+
+    __slots__ = (
+        "_body_bytes", "_body_text", "_bytes", "_found", "_request", "_tx", "_wanted", "is_whole",
+        "last", "scanned",
+    )  # fmt: skip
+
+    def __init__(self, tx: Transaction, request: SearchRequest) -> None:
+        self._tx = tx
+        self._request = request
+        self._body_text = request.body_text.encode()
+        self._wanted = min(request.max, limits.PEEK_MAX) if request.max else limits.PEEK_DEFAULT
+        self._found: list[Envelope] = []
+        self._bytes = 0  # of what is to be returned
+        self._body_bytes = 0  # of bodies that were looked into
+        self.scanned = 0
+        self.last = 0  # the highest number that was looked at
+        self.is_whole = True  # nothing stopped it before the last candidate
+
+    def take(self, stored: Envelope) -> bool:
+        """Look at the next message; False if the page ends before it."""
+        is_full = len(self._found) >= self._wanted or self._bytes >= limits.PAGE_BYTES_MAX
+        if is_full or self._body_bytes >= limits.SEARCH_BYTES:
+            self.is_whole = False
+            return False
+        self.scanned += 1
+        self.last = stored.id
+        if _is_wanted(self._request, stored) and self._holds_text(stored):
+            self._found.append(stored)
+            self._bytes += _size(stored, include_body=self._request.include_bodies)
+        return True
+
+    def found(self) -> list[FoundMessage]:
+        """The matches as they are returned."""
+        if not self._request.include_bodies:
+            return [FoundMessage(rows.listed(each), each.body_bytes) for each in self._found]
+        whole = self._tx.run([messages.row(each.id) for each in self._found])
+        return [
+            FoundMessage(rows.peeked(row), each.body_bytes)
+            for each, (row,) in zip(self._found, whole, strict=True)
+        ]
+
+    def _holds_text(self, stored: Envelope) -> bool:
+        if not self._body_text:
+            return True
+        self._body_bytes += stored.body_bytes
+        hit: list[Row] = self._tx.run([looking.body_holds(stored.id, self._body_text)])[0]
+        return bool(hit)
+
+
+def _is_wanted(request: SearchRequest, stored: Envelope) -> bool:
+    """Whether everything but the body is as asked."""
+    for field in TEXTS:
+        wanted = getattr(request, field)
+        if wanted and getattr(stored, field) != wanted:
+            return False
+    if stored.enqueued_at < request.enqueued_from_ms:
+        return False
+    if request.enqueued_before_ms and stored.enqueued_at >= request.enqueued_before_ms:
+        return False
+    if not request.properties:
+        return True
+    return request.properties.items() <= rows.properties_of(stored).items()
+
+
+def _size(stored: Envelope, *, include_body: bool) -> int:
+    """What a match weighs in the reply."""
+    texts = sum(len(each) for each in msgspec.structs.astuple(stored) if isinstance(each, str))
+    return texts + (stored.body_bytes if include_body else 0)

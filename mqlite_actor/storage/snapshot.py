@@ -1,0 +1,180 @@
+"""A backup in the making: a snapshot of the store, copied page by page into a new file.
+
+Driven by `engine/backups.py`, one method at a time, in whatever thread. The copy is read through a
+connection of its own inside one read transaction, so it is the store as it was at one commit, and
+the writer is never asked to stop; only the log cannot be cut while it lasts
+(docs/decisions/0010-backup.md). A database in memory has no second connection: there the steps run
+in the storage thread between two groups.
+
+Rules: the file is made for the owner alone, under a name that says that it is unfinished; it gets
+its own name only when it is whole, synced and checked; a name that is taken is never written to.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from mqlite_actor.contract import limits
+from mqlite_actor.contract.errors import (
+    InvalidArgument,
+    MqliteError,
+    StorageDamaged,
+    StorageFailed,
+    StorageFull,
+)
+from mqlite_actor.storage import files, schema
+
+SIDECARS: Final = ("-wal", "-shm", "-journal", ".lock")
+"""A file of such a name beside a database would be taken for a part of it."""
+
+STEPS_OF_CHECK: Final = 50_000
+"""SQLite's own instructions between two looks at `is_over` in the check: about a millisecond."""
+
+
+def destination(text: str, folder: str | None) -> str:
+    """The absolute path that a caller means; InvalidArgument if no backup may be made there.
+
+    With a `folder`, relative paths start there and none may lead out of it.
+    """
+    if not text or "\0" in text:
+        raise InvalidArgument("path: give the name of a file that does not exist yet")
+    base = os.path.realpath(folder if folder is not None else os.curdir)
+    path = os.path.join(base, os.path.expanduser(text) if folder is None else text)
+    parent = os.path.realpath(os.path.dirname(path))
+    path = os.path.join(parent, os.path.basename(path))
+    if folder is not None and os.path.commonpath([base, parent]) != base:
+        raise InvalidArgument(f"path: this broker makes backups only in {base} and below")
+    if not os.path.isdir(parent):
+        raise InvalidArgument(f"path: the folder {parent} does not exist; create it first")
+    if os.path.basename(path) in ("", ".", "..") or os.path.lexists(path):
+        raise InvalidArgument(f"path: {path} exists; a backup never replaces anything")
+    if path.endswith(SIDECARS):
+        raise InvalidArgument(
+            f"path: a name that ends in {', '.join(SIDECARS)} belongs to a database beside it"
+        )
+    return path
+
+
+class Snapshot:
+    """One copy. `start`, then `step` until it says True, `close`, `finish`; in the end `discard`.
+
+    `is_over` is asked during the check, which takes as long as reading the copy: True breaks it off
+    with StorageFailed.
+    """
+
+    __slots__ = ("_backup", "_copy", "_is_over", "_own_source", "_partial", "_source", "path")
+
+    def __init__(
+        self, source: str | apsw.Connection, path: str, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Of the file of this path, or of a connection to a database in memory."""
+        self.path = path
+        self._is_over = is_over
+        self._source = source
+        self._partial = f"{path}.{secrets.token_hex(4)}.partial"
+        self._own_source: apsw.Connection | None = None
+        self._copy: apsw.Connection | None = None
+        self._backup: apsw.Backup | None = None
+
+    def start(self) -> None:
+        """Make the file, and pin what it is to hold."""
+        try:
+            files.create_private(self._partial)
+            self._copy = apsw.Connection(self._partial, flags=apsw.SQLITE_OPEN_READWRITE)
+            # Nobody reads it before it is whole, and a crash only leaves a file that says so.
+            for setting in ("journal_mode = OFF", "synchronous = OFF"):
+                self._copy.execute(f"PRAGMA {setting}").fetchall()
+            self._backup = self._copy.backup("main", self._pinned(), "main")
+        except (OSError, apsw.Error) as error:
+            raise self._explained(error) from error
+
+    def step(self) -> bool:
+        """Copy the next pages; True when all are there."""
+        assert self._backup is not None, "started before"
+        try:
+            return bool(self._backup.step(limits.BACKUP_PAGES))
+        except apsw.Error as error:
+            raise self._explained(error) from error
+
+    def finish(self) -> int:
+        """Sync and check the file and give it its name; its size. Needs nothing of the source."""
+        try:
+            _sync(self._partial)
+            self._check()
+            _publish(self._partial, self.path)
+        except FileExistsError as error:
+            raise InvalidArgument(f"path: {self.path} exists by now; choose another") from error
+        except (OSError, apsw.Error) as error:
+            raise self._explained(error) from error
+        return os.path.getsize(self.path)
+
+    def close(self) -> None:
+        """Let go of source and copy; harmless when repeated."""
+        if self._backup is not None:
+            self._backup.close(True)
+        for connection in (self._copy, self._own_source):
+            if connection is not None:
+                connection.close(True)
+        self._backup = self._copy = self._own_source = None
+
+    def discard(self) -> None:
+        """Remove what has no name of its own; harmless after `finish`. To be closed before."""
+        Path(self._partial).unlink(missing_ok=True)
+
+    def _pinned(self) -> apsw.Connection:
+        """The source, at one commit until the copy is done."""
+        if isinstance(self._source, apsw.Connection):
+            return self._source
+        source = apsw.Connection(self._source, flags=apsw.SQLITE_OPEN_READONLY)
+        self._own_source = source
+        source.execute("BEGIN")
+        source.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchall()
+        return source
+
+    def _check(self) -> None:
+        """The copy is sound and is ours, seen without leaving a trace beside it."""
+        uri = f"{Path(self._partial).as_uri()}?immutable=1"
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        connection = apsw.Connection(uri, flags=flags)
+        try:
+            connection.set_progress_handler(self._is_over, STEPS_OF_CHECK)
+            found = connection.execute("PRAGMA integrity_check(1)").fetchall()
+        finally:
+            connection.close(True)
+        if found != [("ok",)] or not schema.inspect(self._partial):
+            raise StorageDamaged(f"the copy is not sound ({found[0][0]}); it was thrown away")
+
+    def _explained(self, error: Exception) -> MqliteError:
+        folder = os.path.dirname(self.path)
+        if isinstance(error, apsw.FullError) or getattr(error, "errno", 0) == errno.ENOSPC:
+            return StorageFull(f"the disk of {folder} is full; no backup was made")
+        if isinstance(error, PermissionError):
+            return InvalidArgument(f"path: {folder} may not be written to")
+        reason = error.strerror if isinstance(error, OSError) else type(error).__name__
+        return StorageFailed(f"the backup failed ({reason}); no file was made")
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _publish(partial: str, path: str) -> None:
+    """Give a finished file its name; FileExistsError if that was taken meanwhile.
+
+    A link, because a rename would silently replace what is there.
+    """
+    os.link(partial, path)
+    os.unlink(partial)
+    if os.name == "posix":
+        _sync(os.path.dirname(path))

@@ -1,0 +1,73 @@
+"""The building blocks of the command table: flags by the kind of their value, and the flags that
+many commands share.
+
+Used by the `table_*` modules alone. A flag is one word with one meaning on every command that has
+it.
+"""
+
+from __future__ import annotations
+
+from mqlite_cli import grammar
+from mqlite_cli.grammar import Flag
+
+
+def text(name: str, metavar: str, meaning: str) -> Flag:
+    """Any text."""
+    return Flag(name, metavar, meaning, read=grammar.read_text)
+
+
+def texts(name: str, metavar: str, meaning: str) -> Flag:
+    """Texts; every repetition counts."""
+    return Flag(name, metavar, meaning, read=grammar.read_text, repeats=True)
+
+
+def file(name: str, meaning: str) -> Flag:
+    """The name of a file."""
+    return Flag(name, "PATH", meaning, read=grammar.read_path)
+
+
+def integer(name: str, metavar: str, meaning: str) -> Flag:
+    """An int64."""
+    return Flag(name, metavar, meaning, read=grammar.read_integer)
+
+
+def duration(name: str, meaning: str) -> Flag:
+    """A duration, kept in nanoseconds."""
+    return Flag(name, "DURATION", meaning, read=grammar.read_duration)
+
+
+def switch(name: str, meaning: str) -> Flag:
+    """On or off."""
+    return Flag(name, "", meaning, read=grammar.read_switch)
+
+
+GLOBAL: tuple[Flag, ...] = (
+    text(
+        "endpoint", "URL", "broker to call; empty: the local store, whatever MQLITE_ENDPOINT says"
+    ),
+    text("token", "TOKEN", "credential to send; empty: none"),
+    file("token-file", "read the credential from this file"),
+    text("output", "text|json", "how results are printed (default text)"),
+)
+"""Flags of every command that talks to a queue."""
+
+PROPERTIES = Flag(
+    "prop",
+    "KEY=VALUE",
+    "property of the message, for filters; repeats, or several joined by commas (\\, is a comma)",
+    read=grammar.read_pairs,
+    repeats=True,
+)
+
+METADATA: tuple[Flag, ...] = (
+    text("message-id", "ID", "id of the message, for duplicate detection"),
+    text("group", "ID", "ordering group"),
+    text("subject", "TEXT", "subject, for filters"),
+    text("correlation-id", "ID", "id of the message or task that this one belongs to"),
+    text("reply-to", "NAME", "where an answer should go"),
+    text("content-type", "TYPE", "what the body is, such as application/json"),
+    PROPERTIES,
+)
+"""What a message says about itself."""
+
+BODY_FILE = file("file", "take the body from this file")

@@ -1,0 +1,66 @@
+"""Instants as people write and read them: RFC 3339, or a duration from now.
+
+Called by `schedule`, the key commands and `observe`; calls nothing that waits. Rules: an instant
+needs a zone, because without one it is another moment on another machine; it is rounded up to a
+whole millisecond, so that nothing happens before the time that was asked for; what is written is
+always UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.contract.limits import INSTANT_MS_MAX
+from mqlite_actor.sdk.durations import nanoseconds_to_ms
+from mqlite_actor.sdk.notation import parse_duration
+
+_RFC_3339 = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MEND = "write an instant like 2030-01-31T08:00:00Z, or a duration from now like 30m"
+
+
+def read_moment(text: str, *, field: str, now_ms: int) -> int:
+    """Milliseconds since 1970 of a time in the future. InvalidArgument names `field` and the
+    mend."""
+    found = _RFC_3339.fullmatch(text)
+    if found is None:
+        ms = now_ms + _from_now(text, field=field)
+    else:
+        ms = _instant(*found.groups(default=""), field=field)
+        if ms <= now_ms:
+            raise InvalidArgument(f"{field}: {shown_moment(ms)} is not in the future")
+    if ms > INSTANT_MS_MAX:
+        raise InvalidArgument(f"{field}: after the year 9999")
+    return ms
+
+
+def shown_moment(ms: int) -> str:
+    """An instant in UTC, to the millisecond, without trailing zeros."""
+    # A broker of the future may know later years than the calendar of this library.
+    if not 0 <= ms <= INSTANT_MS_MAX:
+        return f"{ms}ms"
+    seconds, rest = divmod(ms, 1000)
+    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    fraction = f".{rest:03}".rstrip("0") if rest else ""
+    return f"{text}{fraction}Z"
+
+
+def _from_now(text: str, *, field: str) -> int:
+    try:
+        nanoseconds = parse_duration(text)
+    except ValueError as error:
+        raise InvalidArgument(f"{field}: {_MEND}") from error
+    return nanoseconds_to_ms(nanoseconds, field=field)
+
+
+def _instant(day: str, time: str, fraction: str, zone: str, *, field: str) -> int:
+    try:
+        whole = datetime.fromisoformat(f"{day}T{time}{zone.upper()}")
+        seconds = (whole - _EPOCH) // timedelta(seconds=1)
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgument(f"{field}: no such day or time; {_MEND}") from error
+    return seconds * 1000 - (-int(fraction.ljust(9, "0")) // 1_000_000)

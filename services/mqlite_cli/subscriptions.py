@@ -1,0 +1,90 @@
+"""Commands about topics: subscribe, list-subscriptions, test-filter.
+
+Called by `dispatch` through the command table. `test-filter` without a broker tries the filter in
+memory: it needs no file and opens none.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mqlite_actor.contract.wire import (
+    Filter,
+    ListSubscriptionsRequest,
+    Message,
+    SubscribeRequest,
+    SubscriptionInfo,
+    TestFilterRequest,
+    TestFilterResponse,
+)
+from mqlite_cli.bodies import read_body
+from mqlite_cli.escaping import field, visible
+from mqlite_cli.invocation import Invocation
+from mqlite_cli.refusals import Refusal
+
+_SAMPLE_FLAGS = ("file", "subject", "group", "prop")
+
+
+def subscribe(run: Invocation) -> int:
+    """`subscribe TOPIC NAME`: a new subscription, or another filter for an old one."""
+    topic, name = run.arguments.words
+    run.ask(SubscribeRequest(topic, name, Filter(run.arguments.text("expr"))))
+    run.output.done({"action": "subscribe", "subscription": name, "topic": topic})
+    return 0
+
+
+def list_subscriptions(run: Invocation) -> int:
+    """`list-subscriptions`: by topic, then name."""
+    found = run.ask(ListSubscriptionsRequest()).subscriptions
+    run.output.rows(found, [_line(each) for each in found], empty="(no subscriptions)")
+    return 0
+
+
+def test_filter(run: Invocation) -> int:
+    """`test-filter EXPR`: 0 also when it does not match; the JSON is printed in any case."""
+    expr, *words = run.arguments.words
+    request = TestFilterRequest(expr=expr, message=_sample(run, words))
+    if run.is_local:
+        verdict = run.in_memory(lambda caller: caller.call(request))
+    else:
+        verdict = run.ask(request)
+    error = "" if verdict.error is msgspec.UNSET else verdict.error
+    is_fault = bool(error) or not verdict.valid
+    result: dict[str, object] = {
+        "valid": verdict.valid,
+        **({"error": error} if error else {}),
+        "ran": verdict.ran,
+        "matched": verdict.matched,
+    }
+    run.output.record(result, line=None if is_fault else _verdict(verdict))
+    if is_fault:
+        reason = error or "the filter is not valid"
+        raise Refusal(f"the filter failed on the sample: {reason}" if verdict.valid else reason)
+    return 0
+
+
+def _sample(run: Invocation, words: list[str]) -> Message | None:
+    """The message that the flags describe; None if they describe none."""
+    arguments = run.arguments
+    if not words and not any(arguments.has(name) for name in _SAMPLE_FLAGS):
+        return None
+    has_body = bool(words) or arguments.has("file")
+    body = read_body(words, file=arguments.text("file"), streams=run.streams) if has_body else b""
+    return Message(
+        subject=arguments.text("subject"),
+        group_id=arguments.text("group"),
+        properties=arguments.pairs("prop"),
+        body=body,
+    )
+
+
+def _verdict(verdict: TestFilterResponse) -> str:
+    if not verdict.ran:
+        return "ok: valid=true"
+    return f"ok: valid=true matched={'true' if verdict.matched else 'false'}"
+
+
+def _line(each: SubscriptionInfo) -> str:
+    # A filter is a text of several words for people to read; that it cannot end the line is enough.
+    shown = f"filter={visible(each.expr)}" if each.expr.strip() else "(match all)"
+    return f"{field(each.name):<20} topic={field(each.topic):<20} {shown}"

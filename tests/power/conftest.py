@@ -1,0 +1,21 @@
+"""Where disks are rebuilt, thousands of times: a file system in memory, where there is one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder of this test."""
+    if not MEMORY.is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="mqlite-power-", dir=MEMORY) as name:
+        yield Path(name)

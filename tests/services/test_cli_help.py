@@ -1,0 +1,85 @@
+"""What `mqlite --help` promises: all commands, and examples that work (T3, T4, T5)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mqlite_cli import usage
+from mqlite_cli.commands import ALIASES, BY_NAME, COMMANDS, GROUPS
+from tests.services.cli_process import BOUND_SECONDS, Shell, clean_environ
+
+CONTRACT = """
+serve create-queue subscribe list list-subscriptions send schedule cancel receive receive-deferred
+complete abandon reject defer renew peek metrics status test-filter redrive purge-dlq vacuum observe
+key
+"""
+
+
+@pytest.mark.promise("T5")
+def test_help_lists_all_commands_of_the_contract() -> None:
+    lines = [line.split() for line in usage.page().splitlines()]
+    listed = {line[0] for line in lines if len(line) > 1}
+    contract = CONTRACT.split()
+    assert len(contract) == 24
+    assert set(contract) <= listed
+    assert {name.partition(" ")[0] for name in BY_NAME} - set(contract) == {
+        "delete-queue", "completion",
+    }  # fmt: skip
+    assert {"version", "help"} <= listed
+
+
+@pytest.mark.promise("T3")
+@pytest.mark.parametrize("name", [name for name, each in BY_NAME.items() if each.words])
+def test_a_command_that_is_too_short_dials_and_makes_nothing(tmp_path: Path, name: str) -> None:
+    shell = Shell(tmp_path, MQLITE_ENDPOINT="http://127.0.0.1:1")
+    done = shell.run(*name.split(), *BY_NAME[name].words[1:], check=1)
+    assert done.err == f"error: usage: {BY_NAME[name].usage}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.promise("T3", "T4")
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_says_what_may_follow(tmp_path: Path, group: str) -> None:
+    shell = Shell(tmp_path)
+    assert f"usage: mqlite {group} create|list|revoke" in shell.run(group, check=1).err
+    wrong = shell.run(group, "lst", check=2)
+    assert wrong.err == f"error: {group}: lst is none of create|list|revoke; did you mean list?\n"
+    assert wrong.out == b""
+    for word in ("-h", "--help", "help"):
+        assert f"{group} revoke" in shell.ok(group, word)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.promise("T4")
+@pytest.mark.parametrize("name", [*BY_NAME, *ALIASES])
+def test_every_command_explains_itself(name: str) -> None:
+    command = BY_NAME[ALIASES.get(name, name)]
+    text = usage.of(command)
+    assert text.startswith(f"usage: mqlite {command.name} [flags]")
+    assert all(f"--{flag}" in text for flag in command.flags)
+    assert all(example in text for example in command.examples)
+
+
+def test_every_example_works_in_the_order_of_the_help_page(tmp_path: Path) -> None:
+    examples = [line for command in COMMANDS for line in command.examples]
+    assert len(examples) >= 20
+    script = ['mqlite() { "$PY" -m mqlite_cli "$@"; }', "set -e", "mqlite create-queue parked"]
+    done = subprocess.run(
+        ["sh", "-c", "\n".join([*script, *examples])],
+        cwd=tmp_path,
+        env=clean_environ({"PY": sys.executable}),
+        capture_output=True,
+        text=True,
+        timeout=5 * BOUND_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    noise = [
+        line for line in done.stderr.splitlines() if not line.startswith(("key id=", "queue="))
+    ]
+    assert noise == []
+    assert 'body="two coffees"' in done.stdout
