@@ -38,7 +38,7 @@ def page(table: Table) -> Iterator[str]:
         ((f"[{each.name}](#{each.name.replace(' ', '-')})", each.summary) for each in COMMANDS),
     )
     yield ""
-    yield "Every command but `serve` and `completion` has these flags:"
+    yield "Every command but `serve`, `openapi` and `completion` has these flags:"
     yield ""
     yield from _flags(table, GLOBAL)
     shared = {flag.name for flag in GLOBAL}

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, cast
 
 from mqlite_actor.contract.errors import InvalidArgument, Unsupported
-from mqlite_actor.sdk.address import Destination, classify, dial, parse_endpoint
+from mqlite_actor.sdk.address import Destination, classify, dial, link_path, parse_endpoint
 from mqlite_actor.sdk.blocking import SyncHandle, open_http_sync
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ class ConnectOptions(TypedDict, total=False):
 
 OF_BROKERS = frozenset({"token", "ca_file", "client_certificate", "network"})
 OF_STORES = frozenset({"synchronous", "message_bytes_max", "clock", "background"})
-_FITTING = {
-    Destination.BROKER: OF_BROKERS,
+FITTING: Final = {
     Destination.STORE: OF_STORES,
     Destination.LINK: frozenset[str](),
+    Destination.BROKER: OF_BROKERS,
 }
 
 
@@ -55,9 +55,9 @@ async def connect(dsn: str, **options: Unpack[ConnectOptions]) -> AsyncIterator[
     """The handle for a connection string, for the length of a block, under trio or asyncio.
 
     `mqlite(s)://[TOKEN@]HOST[:PORT]` and `http(s)://…` reach a broker (nothing is dialled before
-    the first call; `wait_ready` tries at once), `unix:PATH` a broker's link socket on this machine;
-    `file:PATH` and `:memory:` open an engine in this
-    process, as `open_embedded` does. Raises InvalidArgument, with the mend, for any other string
+    the first call; `wait_ready` tries at once); `file:PATH` and `:memory:` open an engine in this
+    process, as `open_embedded` does; `unix:PATH` the link of a broker on this machine.
+    Raises InvalidArgument, with the mend, for any other string
     and for an option that does not belong to this kind.
     """
     kind = _kind(dsn, dict(options))
@@ -67,8 +67,8 @@ async def connect(dsn: str, **options: Unpack[ConnectOptions]) -> AsyncIterator[
             yield cast("Handle", handle)
         return
     if kind is Destination.LINK:
-        distant = import_module("mqlite_actor.sdk.distant")
-        async with distant.open_linked(dsn.removeprefix("unix:")) as handle:
+        linked = import_module("mqlite_actor.sdk.linked_elsewhere")
+        async with linked.open_link_here(link_path(dsn)) as handle:
             yield cast("Handle", handle)
         return
     try:
@@ -98,8 +98,8 @@ def connect_sync(dsn: str, **options: Unpack[ConnectOptions]) -> Iterator[SyncHa
             yield cast("SyncHandle", handle)
         return
     if kind is Destination.LINK:
-        distant = import_module("mqlite_actor.sdk.distant")
-        with distant.open_linked_sync(dsn.removeprefix("unix:")) as handle:
+        linked = import_module("mqlite_actor.sdk.linked_elsewhere")
+        with linked.open_link_sync(link_path(dsn)) as handle:
             yield cast("SyncHandle", handle)
         return
     if "network" in options:
@@ -134,7 +134,7 @@ def _kind(dsn: str, options: dict[str, object]) -> Destination:
     if not isinstance(dsn, str):
         raise InvalidArgument(f"the address is a text, not {type(dsn).__name__}")
     kind = classify(dsn)
-    fitting = _FITTING[kind]
+    fitting = FITTING[kind]
     for name in options:
         if name not in OF_STORES | OF_BROKERS:
             known = ", ".join(sorted(fitting))

@@ -21,7 +21,7 @@ from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration, bound_to_ms, duration_to_ms
 from mqlite_actor.sdk.instants import to_ms
-from mqlite_actor.sdk.message import Received
+from mqlite_actor.sdk.message import ReceivedMessage
 from mqlite_actor.sdk.requests import Body
 
 R = TypeVar("R")
@@ -64,7 +64,9 @@ class Extensions(ABC):
         )
         return (await self.call(request)).results
 
-    async def release(self, messages: Iterable[Received], *, attempt_id: str = "") -> list[bool]:
+    async def release(
+        self, messages: Iterable[ReceivedMessage], *, attempt_id: str = ""
+    ) -> list[bool]:
         """Give messages of one queue back without counting the delivery; which are, in order.
 
         At most 512. For what was taken and never handled. `attempt_id` of the receive, if it had
@@ -264,12 +266,14 @@ class Extensions(ABC):
         letter (any more), QueueNotFound, MessageTooLarge, GroupRequired.
         """
         content, own_type = (None, "") if body is None else requests.payload(body)
+        if content_type is None and own_type:
+            content_type = own_type
         patch = ext.MessagePatch(
             message_id=_or_unset(message_id),
             correlation_id=_or_unset(correlation_id),
             reply_to=_or_unset(reply_to),
             group_id=_or_unset(group_id),
-            content_type=_or_unset(content_type if content_type is not None else own_type or None),
+            content_type=_or_unset(content_type),
             subject=_or_unset(subject),
             properties=UNSET if properties is None else dict(properties),
             body=UNSET if content is None else content,

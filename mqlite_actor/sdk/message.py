@@ -117,7 +117,7 @@ class Received:
 
 
 class ReceivedMessage(Received):
-    """A message in hand. Settle it exactly once: `complete`, `abandon`, `reject`, `defer`,
+    """A message in hand. Settle it exactly once: `complete`, `abandon`, `reject`, `defer` or
     `release`.
 
     All verbs raise LockLost when the lease is over or was settled otherwise; repeating the

@@ -186,9 +186,9 @@ async def _link(around: Surroundings) -> AsyncIterator[Handle]:
 
 KINDS: Final = (
     HandleKind("embedded", _embedded, drives_clock=True),
+    HandleKind("link", _link, drives_clock=True),
     HandleKind("embedded-sync", _embedded_sync),
     HandleKind("embedded-asyncio", _embedded_asyncio),
-    HandleKind("link", _link, drives_clock=True),
     HandleKind("http", _http, broker="broker"),
     HandleKind("http-trio", _http_trio, broker="broker"),
     HandleKind("http-asyncio", _http_asyncio, broker="broker"),

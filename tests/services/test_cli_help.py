@@ -27,7 +27,7 @@ def test_help_lists_all_commands_of_the_contract() -> None:
     assert len(contract) == 24
     assert set(contract) <= listed
     assert {name.partition(" ")[0] for name in BY_NAME} - set(contract) == {
-        "delete-queue", "completion",
+        "delete-queue", "openapi", "completion",
     }  # fmt: skip
     assert {"version", "help"} <= listed
 
