@@ -137,6 +137,11 @@ class Engine:
         return frozenset(self._table) | frozenset(self._local)
 
     @property
+    def clock(self) -> Clock:
+        """The clock that decides about leases."""
+        return self._options.clock
+
+    @property
     def crash(self) -> BaseException | None:
         """What broke the writer, if anything did."""
         return self._actor.crash

@@ -148,20 +148,15 @@ class Link:
     async def check(self, token: str) -> tuple[str, frozenset[Right]]:
         """What became of a managed key's token, and its rights; for front-end processes only."""
         number = self._next_id()
-        body = await self._ask(number, frames.encoded(Check(number, token)), None)
-        if isinstance(body, Canceled):
-            await trio.lowlevel.checkpoint()
-            return await self.check(token)
+        item = frames.encoded(Check(number, token))
+        body = await self._ask(number, item, None, is_harmless=True)
         word, rights = _checked.decode(cast("msgspec.Raw", body))
         return word, frozenset(map(Right, rights))
 
     async def probe(self) -> str:
         """Why the engine should get no work now; "" when it should."""
         number = self._next_id()
-        body = await self._ask(number, frames.encoded(Probe(number)), None)
-        if isinstance(body, Canceled):
-            await trio.lowlevel.checkpoint()
-            return await self.probe()
+        body = await self._ask(number, frames.encoded(Probe(number)), None, is_harmless=True)
         return _word.decode(cast("msgspec.Raw", body))
 
     def note(self, topic: str, content: object) -> None:
@@ -190,8 +185,18 @@ class Link:
         is_full = len(self._waiting) >= limits.LINK_CALLS_MAX or not self._pipe.has_room
         return not is_full or self.lost.is_set()
 
-    async def _ask(self, number: int, item: bytes, request: wire.Request[Any] | None) -> object:
-        """Say an item and wait for its outcome; the engine's error is raised, Canceled returned."""
+    async def _ask(
+        self,
+        number: int,
+        item: bytes,
+        request: wire.Request[Any] | None,
+        *,
+        is_harmless: bool = False,
+    ) -> object:
+        """Say an item and wait for its outcome; the engine's error is raised, Canceled returned.
+
+        Cancelled, what `is_harmless` is not waited for: its answer, if one comes, is dropped.
+        """
         if self.lost.is_set():
             raise LinkLost(self._reason, was_sent=False)
         waiting = _Waiting(request, self._pipe.say(item))
@@ -199,6 +204,8 @@ class Link:
 
         def withdraw(_: object) -> trio.lowlevel.Abort:
             assert self._nursery is not None
+            if is_harmless:
+                return trio.lowlevel.Abort.SUCCEEDED
             waiting.is_withdrawn = True
             self._pipe.say(frames.encoded(Cancel(number)))
             self._nursery.start_soon(self._lose_patience, waiting)

@@ -63,7 +63,7 @@ class ServedLink:
 
     __slots__ = (
         "_actions", "_asked_bytes", "_bell", "_calls", "_claims", "_completed", "_engine",
-        "_frames", "_is_greeted", "_noted", "_nursery", "_pipe", "_stopping",
+        "_frames", "_hello_seconds", "_is_greeted", "_noted", "_nursery", "_pipe", "_stopping",
     )  # fmt: skip
 
     def __init__(
@@ -74,11 +74,13 @@ class ServedLink:
         stopping: trio.Event,
         completed: Completed | None = None,
         noted: Noted | None = None,
+        hello_seconds: float = limits.LINK_HELLO_SECONDS,
     ) -> None:
         self._pipe = Pipe(sock)
         self._engine = engine
         self._completed = completed
         self._noted = noted
+        self._hello_seconds = hello_seconds
         self._stopping = stopping
         self._frames = Frames(is_upward=True)
         self._bell = Bell()  # rung when a call ends
@@ -118,7 +120,7 @@ class ServedLink:
     # -- reading -----------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        with trio.move_on_after(limits.LINK_HELLO_SECONDS) as patience:
+        with trio.move_on_after(self._hello_seconds) as patience:
             while data := await self._pipe.receive():
                 for item in self._frames.feed(data):
                     self._take(item)

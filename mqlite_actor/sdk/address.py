@@ -262,6 +262,15 @@ def classify(text: str) -> Destination:
     return Destination.STORE
 
 
+def link_path(text: str) -> str:
+    """The path of the socket in `unix:PATH` or `unix:///PATH`; InvalidArgument if it is empty."""
+    path = text.removeprefix("unix:")
+    path = path.removeprefix("//") if path.startswith("///") else path
+    if not path or path.startswith("//"):
+        raise InvalidArgument("the link's path is missing; write unix:/path/of/the/socket")
+    return path
+
+
 def masked(text: str) -> str:
     """`text` fit for an error line: nothing in front of an @, no value of a query, no fragment.
 

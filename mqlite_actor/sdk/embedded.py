@@ -1,15 +1,21 @@
 """A handle over an engine in this process: no socket, same verbs.
 
-`open_embedded` for a block, `run_embedded` for a nursery of your own. The only file of this floor
-that knows the engine.
+`open_embedded` for a block, `run_embedded` for a nursery of your own. Under trio the engine lives
+in the caller's own run; under asyncio in a background trio thread, and the handle takes each call
+there and back. Blocking programs have theirs in `blocking`. The only file of this floor that opens
+an engine. Rules: a handle of another process (after a fork) or inside its own transaction refuses
+at once.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import TypeVar, cast
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial, wraps
+from typing import Any, TypedDict, TypeVar, Unpack, cast
 
 import trio
 
@@ -18,9 +24,11 @@ from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Unsupported
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine, run_engine
-from mqlite_actor.engine.outbox import inside
+from mqlite_actor.engine.outbox import Hold, check_outside, inside
 from mqlite_actor.sdk.address import StoreKind, parse_store
+from mqlite_actor.sdk.background import Background
 from mqlite_actor.sdk.handle import Handle
+from mqlite_actor.sdk.origin import check_process
 from mqlite_actor.sdk.serve import ServeInfo, ServeOptions, serve
 from mqlite_actor.sdk.transaction import SyncTx, Tx
 from mqlite_actor.version import __version__
@@ -32,13 +40,28 @@ T = TypeVar("T")
 class Embedded(Handle):
     """A handle whose calls go straight to an engine of this program."""
 
-    __slots__ = ("engine",)
+    __slots__ = ("_pid", "engine")
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self._pid = os.getpid()
 
     async def call(self, request: wire.Request[R]) -> R:
+        check_process(self._pid)
         return await self.engine.call(request)
+
+    def now_ms(self) -> int:
+        return self.engine.clock.now_ms()
+
+    async def give_back(
+        self,
+        queue: str,
+        messages: Sequence[wire.Message],
+        *,
+        attempt_id: str = "",  # noqa: ARG002  # the engine knows its attempts
+    ) -> None:
+        request = wire.ReceiveRequest(queue=queue)
+        await self.engine.hand_back(request, wire.MessagesResponse(messages=list(messages)))
 
     @asynccontextmanager
     async def tx(self, *, seconds: float = limits.TX_SECONDS) -> AsyncIterator[Tx]:
@@ -112,6 +135,150 @@ class Embedded(Handle):
         again as free space and lets everybody wait."""
         await self.engine.compact(is_full=is_full)
 
+    async def run_maintenance(self) -> None:
+        """Run every pass once, on the engine's clock: ended leases, schedules, expiry, retention.
+
+        For tests and for engines that were opened with `background` False.
+        """
+        await self.engine.run_maintenance_once()
+
+
+class EmbeddedOptions(TypedDict, total=False):
+    """How to open a store; each with its default if left out."""
+
+    synchronous: str
+    """NORMAL (default), or FULL: survives a power cut with every acknowledged message."""
+    message_bytes_max: int
+    """Largest body; 1 MiB by default."""
+    clock: Clock | None
+    """Whose time decides about leases and schedules; the machine's by default."""
+    background: bool
+    """False runs no maintenance by itself."""
+
+
+class AsyncioEmbedded(Embedded):
+    """The same for a program on asyncio: the engine runs in a background trio thread.
+
+    Any loop and any number of tasks may call it. A cancelled call is cancelled over there and
+    waited for; a cancelled `receive` gives back what it had claimed.
+    """
+
+    __slots__ = ("_background",)
+
+    def __init__(self, background: Background[Embedded]) -> None:
+        super().__init__(background.inner.engine)
+        self._background = background
+
+    async def call(self, request: wire.Request[R]) -> R:
+        check_outside()
+        inner = self._background.inner
+        return await self._background.call_async(
+            partial(inner.call, request), undo=undo_of(inner, request)
+        )
+
+    async def give_back(
+        self,
+        queue: str,
+        messages: Sequence[wire.Message],
+        *,
+        attempt_id: str = "",  # noqa: ARG002  # the engine knows its attempts
+    ) -> None:
+        inner = self._background.inner
+        await self._background.call_async(partial(inner.give_back, queue, messages))
+
+    @asynccontextmanager
+    async def tx(self, *, seconds: float = limits.TX_SECONDS) -> AsyncIterator[Tx]:
+        check_outside()
+        call = self._background.call_async
+        hold = await call(partial(self.engine.hold, seconds), undo=leave)
+        token = inside.set(hold)
+        is_commit = False
+        try:
+            yield Tx(_DistantHold(self._background, hold))
+            is_commit = True
+        finally:
+            inside.reset(token)
+            await call(partial(hold.end, is_commit=is_commit))
+
+    async def run_tx(
+        self, function: Callable[[SyncTx], T], *, seconds: float = limits.TX_SECONDS
+    ) -> T:
+        check_outside()
+        inner = self._background.inner
+        return await self._background.call_async(partial(inner.run_tx, function, seconds=seconds))
+
+    async def compact(self, *, is_full: bool = False) -> None:
+        check_outside()
+        inner = self._background.inner
+        await self._background.call_async(partial(inner.compact, is_full=is_full))
+
+    @wraps(Embedded.serve)
+    async def serve(  # type: ignore[override]  # the same arguments, passed on
+        self,
+        *arguments: Any,  # noqa: ANN401  # those of `Embedded.serve`
+        **options: Any,  # noqa: ANN401  # the same
+    ) -> None:
+        check_outside()
+        status = options.pop("task_status", None)
+        if status is not None:
+            options["task_status"] = _Told(asyncio.get_running_loop(), status)
+        serving = partial(self._background.inner.serve, *arguments, **options)
+        await self._background.call_async(serving)
+
+    async def run_maintenance(self) -> None:
+        check_outside()
+        await self._background.call_async(self._background.inner.run_maintenance)
+
+
+class _Told:
+    """Passes what a server in the background thread says on to whoever started it on a loop."""
+
+    __slots__ = ("_loop", "_status")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        status: Any,  # noqa: ANN401  # anything with `started`
+    ) -> None:
+        self._loop = loop
+        self._status = status
+
+    def started(self, info: ServeInfo) -> None:
+        self._loop.call_soon_threadsafe(self._status.started, info)
+
+
+class _DistantHold:
+    """A transaction in the background thread, for the verbs of `Tx`."""
+
+    __slots__ = ("_background", "_hold")
+
+    def __init__(self, background: Background[Embedded], hold: Hold) -> None:
+        self._background = background
+        self._hold = hold
+
+    async def execute(self, sql: str, arguments: Sequence[Any]) -> list[Any]:
+        return await self._background.call_async(partial(self._hold.execute, sql, arguments))
+
+    async def call(self, request: Any) -> Any:  # noqa: ANN401  # the verbs of Tx pair the types
+        return await self._background.call_async(partial(self._hold.call, request))
+
+
+async def leave(hold: Hold) -> None:
+    """Give the writer back when whoever asked for it is gone."""
+    await hold.end(is_commit=False)
+
+
+def undo_of(inner: Embedded, request: wire.Request[R]) -> Callable[[R], Any] | None:
+    """What gives a claim back whose caller left; None for everything that takes effect."""
+    if not isinstance(request, wire.ReceiveRequest):
+        return None
+    receive: wire.ReceiveRequest = request
+
+    async def hand_back(reply: Any) -> None:  # noqa: ANN401  # the pair of a ReceiveRequest
+        await inner.engine.hand_back(receive, reply)
+
+    return hand_back
+
 
 @asynccontextmanager
 async def open_embedded(
@@ -127,11 +294,41 @@ async def open_embedded(
     `synchronous` FULL survives a power cut with every acknowledged message, NORMAL may lose the
     last ones then (never after a crash of the program). `background` False runs no maintenance by
     itself. Raises InvalidArgument, DatabaseLocked, SchemaVersionMismatch or OpenError, changing
-    nothing. Leaving the block lets running calls end, then closes the file.
+    nothing. Leaving the block lets running calls end, then closes the file. Works under trio and
+    under asyncio.
     """
-    options = _options(synchronous, message_bytes_max, clock, background=background)
-    async with open_engine(_local(store), options) as engine:
-        yield Embedded(engine)
+    opener = opener_of(
+        store,
+        synchronous=synchronous,
+        message_bytes_max=message_bytes_max,
+        clock=clock,
+        background=background,
+    )
+    if trio.lowlevel.in_trio_run():
+        async with opener() as handle:
+            yield handle
+        return
+    thread = Background(opener)
+    await thread.start_async()
+    try:
+        yield AsyncioEmbedded(thread)
+    finally:
+        await thread.close_async()
+
+
+def opener_of(
+    store: str, **options: Unpack[EmbeddedOptions]
+) -> Callable[[], AbstractAsyncContextManager[Embedded]]:
+    """Checks the options now; what it returns opens the store under trio."""
+    engine_options = _options(**options)
+    location = _local(store)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Embedded]:
+        async with open_engine(location, engine_options) as engine:
+            yield Embedded(engine)
+
+    return opened
 
 
 async def run_embedded(
@@ -149,7 +346,12 @@ async def run_embedded(
     Cancelling the nursery closes the engine in order; a crash of the writer cancels the nursery
     with its cause. Options and errors as for `open_embedded`.
     """
-    options = _options(synchronous, message_bytes_max, clock, background=background)
+    options = _options(
+        synchronous=synchronous,
+        message_bytes_max=message_bytes_max,
+        clock=clock,
+        background=background,
+    )
     engine_status = cast("trio.TaskStatus[Engine]", _Embedding(task_status))
     await run_engine(_local(store), options, task_status=engine_status)
 
@@ -167,7 +369,11 @@ class _Embedding:
 
 
 def _options(
-    synchronous: str, message_bytes_max: int, clock: Clock | None, *, background: bool
+    *,
+    synchronous: str = "NORMAL",
+    message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT,
+    clock: Clock | None = None,
+    background: bool = True,
 ) -> EngineOptions:
     return EngineOptions(
         synchronous=synchronous,

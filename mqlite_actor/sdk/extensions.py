@@ -273,7 +273,7 @@ class Extensions(ABC):
             content_type=_or_unset(content_type),
             subject=_or_unset(subject),
             properties=UNSET if properties is None else dict(properties),
-            body=UNSET if body is None else requests.payload(body),
+            body=UNSET if body is None else requests.payload(body)[0],
         )
         request = ext.ResubmitRequest(
             queue=queue, seq_number=seq_number, message=patch, target=target

@@ -9,25 +9,46 @@ our own routes are in `extensions.py`.
 
 from __future__ import annotations
 
+import secrets
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Literal, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 
+from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import InvalidArgument, NotFound, PermissionDenied
-from mqlite_actor.contract.wire import Message, QueueConfig
+from mqlite_actor.contract.errors import (
+    InvalidArgument,
+    LockLost,
+    NotFound,
+    PermissionDenied,
+    Unavailable,
+    WorldError,
+)
+from mqlite_actor.contract.wire import Message
 from mqlite_actor.contract.words import State
 from mqlite_actor.sdk import requests
-from mqlite_actor.sdk.durations import Duration, bound_to_ms, duration_to_ms, wait_to_ms
+from mqlite_actor.sdk.durations import Duration, duration_to_ms, wait_to_ms
+from mqlite_actor.sdk.entities import Entities, or_zero
 from mqlite_actor.sdk.extensions import Extensions
-from mqlite_actor.sdk.message import ReceivedMessage
+from mqlite_actor.sdk.message import Received, ReceivedMessage
 from mqlite_actor.sdk.requests import Body
 
+if TYPE_CHECKING:
+    from mqlite_actor.sdk.receiver import Receiver
+    from mqlite_actor.sdk.receiving import ReceiverOptions
+    from mqlite_actor.sdk.typed import TypedQueue
+
 R = TypeVar("R")
+T = TypeVar("T")
+
+READY_PAUSE_SECONDS = 0.1
+"""Between two looks at a broker that is starting, which takes some tenths of a second."""
 
 
-class Handle(Extensions):
+class Handle(Entities, Extensions):
     """Queues, messages and their verbs. Errors are the classes of `mqlite_actor.contract.errors`.
 
     Cancelling a call that has not begun leaves nothing behind; one that has begun takes effect. A
@@ -40,83 +61,116 @@ class Handle(Extensions):
     async def call(self, request: wire.Request[R]) -> R:
         """Send any request of the contract and return its response."""
 
-    # -- queues ------------------------------------------------------------------------------------
+    def now_ms(self) -> int:
+        """The engine's wall clock, as far as it is known here: what its deadlines are measured
+        by."""
+        return SystemClock().now_ms()
 
-    async def create_queue(
+    async def give_back(
         self,
-        name: str,
+        queue: str,
+        messages: Sequence[Message],
         *,
-        kind: str = "",
-        lock_duration: Duration = 0,
-        max_delivery_count: int = 0,
-        default_ttl: Duration = 0,
-        dead_letter_on_expire: bool = True,
-        dedup_window: Duration = 0,
-        ordering_mode: str = "",
-        dlq_max_age: Duration | Literal["unbounded"] = 0,
-        dlq_max_count: int = 0,
-        dlq_max_bytes: int = 0,
+        attempt_id: str = "",  # noqa: ARG002  # of use where claims can be returned uncounted
     ) -> None:
-        """Create a queue, or replace the whole configuration of an existing one.
+        """Return claims that nobody has seen, as if they had not been delivered.
 
-        0 means the default: 30 s lock, 10 deliveries, no expiry, no duplicate detection, the
-        broker's bounds on dead letters. `ordering_mode` is standard, group_fifo or strict_fifo.
-        Raises NameConflict when the name is of another kind.
+        `attempt_id` is that of the receive which brought them, if it had one.
+        Where the other side cannot do that, they are abandoned, which counts as a delivery.
         """
-        config = QueueConfig(
-            kind=kind,
-            lock_duration_ms=_or_zero(lock_duration, "lock_duration"),
-            max_delivery_count=_not_negative(max_delivery_count, "max_delivery_count"),
-            default_ttl_ms=_or_zero(default_ttl, "default_ttl"),
-            dead_letter_on_expire=dead_letter_on_expire,
-            dedup_window_ms=_or_zero(dedup_window, "dedup_window"),
-            ordering_mode=ordering_mode,
-            dlq_max_age_ms=bound_to_ms(dlq_max_age, field="dlq_max_age"),
-            dlq_max_count=dlq_max_count,
-            dlq_max_bytes=dlq_max_bytes,
+        for message in messages:
+            request = wire.AbandonRequest(
+                queue=queue, seq_number=message.seq_number, lock_token=message.lock_token
+            )
+            with suppress(LockLost):
+                await self.call(request)
+
+    def receiver(self, queue: str, **options: Unpack[ReceiverOptions]) -> Receiver:
+        """A consumer of this queue, to be `run` with a handler. Options: `ReceiverOptions`."""
+        settings = import_module("mqlite_actor.sdk.receiving").settings_of(options)
+        module = import_module("mqlite_actor.sdk.receiver")
+        return cast("Receiver", module.Receiver(self, queue, settings))
+
+    async def consume(
+        self, queue: str, *, wait: Duration = 20, until_empty: bool = False
+    ) -> AsyncIterator[ReceivedMessage]:
+        """`async for message in q.consume("orders")`: one message after the other, for ever.
+
+        Settle each before you ask for the next; the lease is the queue's, and nobody renews it (a
+        receiver does). `until_empty` ends with the first poll that finds nothing within `wait`.
+        Nothing is claimed ahead, so leaving the loop leaves nothing behind. Errors as for
+        `receive`, but one Unavailable or OutcomeUnknown is tried again under the same attempt id.
+        """
+        while True:
+            attempt = secrets.token_hex(16)
+            try:
+                found = await self.receive(queue, wait=wait, attempt_id=attempt)
+            except WorldError:
+                found = await self.receive(queue, wait=wait, attempt_id=attempt)
+            for message in found:
+                yield message
+            if until_empty and not found:
+                return
+
+    def queue(self, name: str, kind: type[T]) -> TypedQueue[T]:
+        """A queue whose bodies are JSON of one type: a msgspec struct, a dataclass, list[int] …"""
+        module = import_module("mqlite_actor.sdk.typed")
+        return cast("TypedQueue[T]", module.TypedQueue(self, name, kind))
+
+    async def send_all(
+        self, queue: str, messages: Iterable[Message | Body], *, ttl: Duration | None = None
+    ) -> list[int]:
+        """Send any number of messages, in as many calls as their size needs; their numbers.
+
+        Each call is one transaction, the whole is not: when one fails, those before it are stored.
+        Errors as for `send`.
+        """
+        numbers: list[int] = []
+        for part in requests.parts(messages):
+            numbers += await self.send(queue, part, ttl=ttl)
+        return numbers
+
+    async def reply(
+        self,
+        received: Received,
+        body: Body = b"",
+        *,
+        content_type: str = "",
+        properties: Mapping[str, str] | None = None,
+    ) -> int:
+        """Answer a message at the queue that its `reply_to` names; the answer's number.
+
+        The answer's `correlation_id` is the request's, or else its `message_id`. InvalidArgument
+        if it names no queue. `requester` is the other side.
+        """
+        if not received.reply_to:
+            raise InvalidArgument("the message has no reply_to; nobody waits for an answer")
+        answer = requests.message(
+            body,
+            correlation_id=received.correlation_id or received.message_id,
+            content_type=content_type,
+            properties=properties or {},
         )
-        await self.call(wire.CreateQueueRequest(name=name, config=config))
+        return (await self.send(received.reply_to, [answer]))[0]
 
-    async def list_queues(self) -> list[wire.QueueInfo]:
-        """All queues by name, subscription queues included."""
-        return (await self.call(wire.ListQueuesRequest())).queues
+    async def wait_ready(self, *, seconds: Duration = 30) -> wire.StatusResponse:
+        """Wait until the engine answers; its status. For programs that start beside their broker.
 
-    async def delete_queue(self, name: str, *, generation: str) -> None:
-        """Delete an empty plain queue, named by the generation that `list_queues` showed.
-
-        Repeating it with the same generation succeeds for a day and never hits a queue made later
-        under the same name. Raises QueueNotEmpty, GenerationConflict, NameConflict, QueueNotFound.
+        Raises Unavailable when `seconds` are over; everything but Unavailable at once.
         """
-        await self.call(wire.DeleteQueueRequest(name=name, generation=generation))
+        clock = SystemClock()
+        until = clock.monotonic() + duration_to_ms(seconds, field="seconds") / 1000
+        while True:
+            try:
+                return await self.status()
+            except Unavailable:
+                if clock.monotonic() >= until:
+                    raise
+            await self.pause(READY_PAUSE_SECONDS)
 
-    async def subscribe(self, topic: str, name: str, *, filter: str = "") -> None:
-        """Route a topic's messages into the queue `name`; repeated, it replaces only the filter.
-
-        An empty filter matches everything. Raises InvalidFilter, NameConflict.
-        """
-        request = wire.SubscribeRequest(topic=topic, name=name, filter=wire.Filter(expr=filter))
-        await self.call(request)
-
-    async def test_filter(
-        self, expr: str, sample: Message | None = None
-    ) -> wire.TestFilterResponse:
-        """Compile a filter and, if a sample is given, say whether it matches. Stores nothing.
-
-        A filter that does not compile or fails is an answer, not an error.
-        """
-        return await self.call(wire.TestFilterRequest(expr=expr, message=sample))
-
-    async def list_subscriptions(self) -> list[wire.SubscriptionInfo]:
-        """All subscriptions by topic and name."""
-        return (await self.call(wire.ListSubscriptionsRequest())).subscriptions
-
-    async def stats(self, queue: str) -> wire.StatsResponse:
-        """Counts by state; QueueNotFound."""
-        return await self.call(wire.StatsRequest(queue=queue))
-
-    async def status(self) -> wire.StatusResponse:
-        """Version, store, sizes and uptime."""
-        return await self.call(wire.StatusRequest())
+    async def pause(self, seconds: float) -> None:
+        """Let time pass, the way this handle's kind of program does."""
+        await import_module("anyio").sleep(seconds)
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -141,14 +195,15 @@ class Handle(Extensions):
         DedupConflict when the id was used with another body; a repetition with the same body
         returns the first number.
         """
+        content, own_type = requests.payload(body)
         message = Message(
-            body=requests.payload(body),
+            body=content,
             message_id=message_id,
             group_id=group_id,
             correlation_id=correlation_id,
             reply_to=reply_to,
             subject=subject,
-            content_type=content_type,
+            content_type=content_type or own_type,
             properties=dict(properties or {}),
         )
         reply = await self.call(requests.send(queue, [message], ttl=ttl, at=at))
@@ -258,7 +313,7 @@ class Handle(Extensions):
             queue=queue,
             target=target,
             max=max_messages,
-            older_than_ms=_or_zero(older_than, "older_than"),
+            older_than_ms=or_zero(older_than, "older_than"),
             rate_per_sec=rate_per_second,
         )
         return (await self.call(request)).moved
@@ -266,7 +321,7 @@ class Handle(Extensions):
     async def purge(self, queue: str, *, max_messages: int = 0, older_than: Duration = 0) -> int:
         """Delete dead letters, oldest first; how many. 0 is no bound."""
         request = wire.PurgeRequest(
-            queue=queue, max=max_messages, older_than_ms=_or_zero(older_than, "older_than")
+            queue=queue, max=max_messages, older_than_ms=or_zero(older_than, "older_than")
         )
         return (await self.call(request)).purged
 
@@ -276,7 +331,7 @@ class Handle(Extensions):
         """A message in hand rebuilt from its lease, to settle it; asks nobody."""
         return ReceivedMessage(self, queue, Message(seq_number=seq_number, lock_token=lock_token))
 
-    async def complete_batch(self, messages: Iterable[ReceivedMessage]) -> list[bool]:
+    async def complete_batch(self, messages: Iterable[Received]) -> list[bool]:
         """Complete messages of one queue in one transaction; which of them were, in order."""
         queue, items = requests.leases(messages)
         if not items:
@@ -284,20 +339,10 @@ class Handle(Extensions):
         reply = await self.call(wire.CompleteBatchRequest(queue=queue, messages=items))
         return [result.ok for result in reply.results]
 
-    async def renew_batch(self, messages: Iterable[ReceivedMessage]) -> list[bool]:
+    async def renew_batch(self, messages: Iterable[Received]) -> list[bool]:
         """Extend the leases of up to 512 messages of one queue; which of them are, in order."""
         queue, items = requests.leases(messages)
         if not items:
             return []
         reply = await self.call(wire.RenewBatchRequest(queue=queue, messages=items))
         return [result.ok for result in reply.results]
-
-
-def _or_zero(duration: Duration, field: str) -> int:
-    return duration_to_ms(duration, field=field, is_zero_allowed=True)
-
-
-def _not_negative(value: int, field: str) -> int:
-    if value < 0:
-        raise InvalidArgument(f"{field}: negative; use 0 for the default")
-    return value

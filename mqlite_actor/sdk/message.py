@@ -8,7 +8,7 @@ passes a token by hand; it never changes by itself (a renewal moves the lease in
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import LockLost
@@ -19,24 +19,20 @@ from mqlite_actor.sdk.instants import to_datetime
 if TYPE_CHECKING:
     from mqlite_actor.sdk.handle import Handle
 
+T = TypeVar("T")
 
-class ReceivedMessage:
-    """A message in hand. Settle it exactly once: `complete`, `abandon`, `reject`, `defer`,
-    `release`.
 
-    All verbs raise LockLost when the lease is over or was settled otherwise; repeating the
-    identical verb after a lost answer succeeds for thirty minutes.
-    """
+class Received:
+    """What a message in hand carries, in every colour of program."""
 
-    __slots__ = ("_handle", "queue", "raw")
+    __slots__ = ("queue", "raw")
 
-    def __init__(self, handle: Handle, queue: str, raw: wire.Message) -> None:
-        self._handle = handle
+    def __init__(self, queue: str, raw: wire.Message) -> None:
         self.queue = queue
         self.raw = raw
 
     def __repr__(self) -> str:
-        return f"<ReceivedMessage {self.queue!r} seq_number={self.seq_number}>"
+        return f"<{type(self).__name__} {self.queue!r} seq_number={self.seq_number}>"
 
     @property
     def seq_number(self) -> int:
@@ -52,6 +48,17 @@ class ReceivedMessage:
     def text(self) -> str:
         """The payload as UTF-8; UnicodeDecodeError if it is none."""
         return self.raw.body.decode()
+
+    def json(self) -> Any:  # noqa: ANN401  # JSON as it comes
+        """The payload as JSON; InvalidArgument if it is none."""
+        return requests.from_json(self.raw.body, Any)
+
+    def decode(self, kind: type[T]) -> T:
+        """The payload as JSON of this type: a msgspec struct, a dataclass, list[int] …
+
+        InvalidArgument names the place that does not fit.
+        """
+        return cast("T", requests.from_json(self.raw.body, kind))
 
     @property
     def lock_token(self) -> str:
@@ -107,6 +114,21 @@ class ReceivedMessage:
     def properties(self) -> dict[str, str]:
         """The sender's properties."""
         return self.raw.properties
+
+
+class ReceivedMessage(Received):
+    """A message in hand. Settle it exactly once: `complete`, `abandon`, `reject`, `defer` or
+    `release`.
+
+    All verbs raise LockLost when the lease is over or was settled otherwise; repeating the
+    identical verb after a lost answer succeeds for thirty minutes.
+    """
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: Handle, queue: str, raw: wire.Message) -> None:
+        super().__init__(queue, raw)
+        self._handle = handle
 
     async def complete(self) -> None:
         """Done: remove it."""

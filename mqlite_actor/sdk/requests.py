@@ -5,24 +5,34 @@ Called by `Handle`, `Tx` and `SyncTx`. Nothing here talks to anybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import DedupConflict, InvalidArgument
 from mqlite_actor.contract.ext import ReleaseRequest
+from mqlite_actor.contract.limits import KIB, MIB
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk.durations import Duration, duration_to_ms
 from mqlite_actor.sdk.instants import to_ms
 
 if TYPE_CHECKING:
-    from mqlite_actor.sdk.message import ReceivedMessage
+    from mqlite_actor.sdk.message import Received
 
-Body = bytes | str
-"""A payload; text is sent as UTF-8."""
+Body = bytes | str | Mapping[str, Any] | list[Any] | tuple[Any, ...] | msgspec.Struct
+"""A payload: bytes as they are, text as UTF-8, anything else as JSON."""
+
+PART_MESSAGES = 1000
+PART_BYTES = 8 * MIB
+OVERHEAD_BYTES = 1 * KIB
+"""One call of `send_all`: a quarter of what a request may hold, because base64 adds a third and
+properties are not counted; and little enough for one transaction (limits.GROUP_BYTES_MAX)."""
+
+JSON_TYPE = "application/json"
 
 TEXTS = frozenset(
     {"message_id", "group_id", "correlation_id", "reply_to", "subject", "content_type"}
@@ -47,24 +57,71 @@ def message(body: Body = b"", **fields: str | Mapping[str, str]) -> Message:
         if name not in TEXTS or not isinstance(value, str):
             raise InvalidArgument(f"{name}: not a text field of a message")
         texts[name] = value
-    plain = Message(body=payload(body), properties=dict(properties))
+    content, content_type = payload(body)
+    texts["content_type"] = texts.get("content_type") or content_type
+    plain = Message(body=content, properties=dict(properties))
     return msgspec.structs.replace(plain, **texts)
 
 
 def batch(messages: Iterable[Message | Body]) -> list[Message]:
     """Messages as they are, payloads as messages."""
-    return [m if isinstance(m, Message) else Message(body=payload(m)) for m in messages]
+    if isinstance(messages, str | bytes | bytearray | Mapping):
+        raise InvalidArgument("messages: give a list of messages, or use send_one")
+    return [each if isinstance(each, Message) else _plain(each) for each in messages]
 
 
-def payload(body: Body) -> bytes:
-    """Bytes to send."""
+def _plain(body: Body) -> Message:
+    content, content_type = payload(body)
+    return Message(body=content, content_type=content_type)
+
+
+def payload(body: Body) -> tuple[bytes, str]:
+    """Bytes to send, and the content type that they have by themselves."""
     if type(body) is bytes:
-        return body
+        return body, ""
     if isinstance(body, str):
-        return body.encode()
+        return body.encode(), ""
     if isinstance(body, bytes | bytearray | memoryview):
-        return bytes(body)
-    raise InvalidArgument(f"body: give bytes or str, not {type(body).__name__}")
+        return bytes(body), ""
+    is_json = isinstance(body, Mapping | list | tuple | msgspec.Struct)
+    if isinstance(body, Message) or not (is_json or is_dataclass(body)):
+        raise InvalidArgument(
+            f"body: give bytes, str, or a dict, list, struct or dataclass for JSON,"
+            f" not {type(body).__name__}"
+        )
+    return as_json(body), JSON_TYPE
+
+
+def parts(messages: Iterable[Message | Body]) -> Iterator[list[Message]]:
+    """The same messages in lists that each fit one call."""
+    part: list[Message] = []
+    size = 0
+    for each in messages:
+        (added,) = batch([each])
+        added_size = len(added.body) + OVERHEAD_BYTES
+        if part and (len(part) >= PART_MESSAGES or size + added_size > PART_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(added)
+        size += added_size
+    if part:
+        yield part
+
+
+def as_json(value: object) -> bytes:
+    """A value as a JSON payload; InvalidArgument if JSON cannot hold it."""
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidArgument(f"body: JSON cannot hold it: {error}") from error
+
+
+def from_json(body: bytes, kind: Any) -> Any:  # noqa: ANN401  # any type that msgspec knows
+    """A JSON payload as a value of this type; InvalidArgument names the place that does not fit."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidArgument(f"body: {error}") from error
 
 
 def send(
@@ -90,7 +147,7 @@ def refuse_conflicts(numbers: list[int]) -> None:
         )
 
 
-def lease(received: ReceivedMessage) -> Lease:
+def lease(received: Received) -> Lease:
     """What names the lease of a message in hand."""
     return {
         "queue": received.queue,
@@ -99,7 +156,7 @@ def lease(received: ReceivedMessage) -> Lease:
     }
 
 
-def leases(messages: Iterable[ReceivedMessage]) -> tuple[str, list[wire.SettleItem]]:
+def leases(messages: Iterable[Received]) -> tuple[str, list[wire.SettleItem]]:
     """The queue of messages in hand, and their leases; InvalidArgument if there are several."""
     batch = list(messages)
     queues = {message.queue for message in batch}
@@ -124,18 +181,18 @@ def abandons(release: ReleaseRequest) -> list[wire.AbandonRequest]:
     ]
 
 
-def complete(received: ReceivedMessage) -> wire.CompleteRequest:
+def complete(received: Received) -> wire.CompleteRequest:
     """Remove it."""
     return wire.CompleteRequest(**lease(received))
 
 
-def abandon(received: ReceivedMessage, *, delay: Duration = 0) -> wire.AbandonRequest:
+def abandon(received: Received, *, delay: Duration = 0) -> wire.AbandonRequest:
     """Give it back."""
     delay_ms = duration_to_ms(delay, field="delay", is_zero_allowed=True)
     return wire.AbandonRequest(**lease(received), delay_ms=delay_ms)
 
 
-def reject(received: ReceivedMessage, reason: str, description: str) -> wire.RejectRequest:
+def reject(received: Received, reason: str, description: str) -> wire.RejectRequest:
     """Dead-letter it."""
     return wire.RejectRequest(
         **lease(received), dead_letter_reason=reason, dead_letter_description=description

@@ -11,17 +11,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from mqlite_actor.contract import wire
-from mqlite_actor.engine.outbox import Hold, UserTransaction
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration
-from mqlite_actor.sdk.message import ReceivedMessage
+from mqlite_actor.sdk.message import Received
 from mqlite_actor.sdk.requests import Body
 
 SqlValue = int | float | str | bytes | None
 """What a statement's arguments may be."""
+
+
+class OpenTransaction(Protocol):
+    """What `Tx` sends its steps to: the engine's hold on the writer, or the way to it."""
+
+    async def execute(self, sql: str, arguments: Sequence[SqlValue]) -> list[tuple[Any, ...]]:
+        """Run one statement."""
+
+    async def call(self, request: Any) -> Any:  # noqa: ANN401  # the verbs below pair the types
+        """Run a verb."""
+
+
+class OpenSyncTransaction(Protocol):
+    """The same for `SyncTx`."""
+
+    def execute(self, sql: str, arguments: Sequence[SqlValue]) -> list[tuple[Any, ...]]:
+        """Run one statement."""
+
+    def call(self, request: Any) -> Any:  # noqa: ANN401  # the verbs below pair the types
+        """Run a verb."""
 
 
 class Tx:
@@ -33,7 +52,7 @@ class Tx:
 
     __slots__ = ("_hold",)
 
-    def __init__(self, hold: Hold) -> None:
+    def __init__(self, hold: OpenTransaction) -> None:
         self._hold = hold
 
     async def execute(self, sql: str, arguments: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
@@ -71,17 +90,15 @@ class Tx:
         reply = await self._hold.call(requests.send(queue, batch, ttl=ttl, at=at))
         return list(reply.seq_numbers or [])
 
-    async def complete(self, message: ReceivedMessage) -> None:
+    async def complete(self, message: Received) -> None:
         """Done with a received message, if and when the transaction commits."""
         await self._hold.call(requests.complete(message))
 
-    async def abandon(self, message: ReceivedMessage, *, delay: Duration = 0) -> None:
+    async def abandon(self, message: Received, *, delay: Duration = 0) -> None:
         """Give a received message back."""
         await self._hold.call(requests.abandon(message, delay=delay))
 
-    async def reject(
-        self, message: ReceivedMessage, reason: str = "", description: str = ""
-    ) -> None:
+    async def reject(self, message: Received, reason: str = "", description: str = "") -> None:
         """Dead-letter a received message."""
         await self._hold.call(requests.reject(message, reason, description))
 
@@ -91,7 +108,7 @@ class SyncTx:
 
     __slots__ = ("_transaction",)
 
-    def __init__(self, transaction: UserTransaction) -> None:
+    def __init__(self, transaction: OpenSyncTransaction) -> None:
         self._transaction = transaction
 
     def execute(self, sql: str, arguments: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
@@ -125,14 +142,14 @@ class SyncTx:
         reply = self._transaction.call(requests.send(queue, batch, ttl=ttl, at=at))
         return list(reply.seq_numbers or [])
 
-    def complete(self, message: ReceivedMessage) -> None:
+    def complete(self, message: Received) -> None:
         """Done with a received message."""
         self._transaction.call(requests.complete(message))
 
-    def abandon(self, message: ReceivedMessage, *, delay: Duration = 0) -> None:
+    def abandon(self, message: Received, *, delay: Duration = 0) -> None:
         """Give a received message back."""
         self._transaction.call(requests.abandon(message, delay=delay))
 
-    def reject(self, message: ReceivedMessage, reason: str = "", description: str = "") -> None:
+    def reject(self, message: Received, reason: str = "", description: str = "") -> None:
         """Dead-letter a received message."""
         self._transaction.call(requests.reject(message, reason, description))

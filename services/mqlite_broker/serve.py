@@ -103,8 +103,10 @@ async def _host(
 ) -> int:
     """Serve from the bind to the last answer; how many requests were cut."""
     with link_listener(settings.link_socket) as links:
-        listeners = await _bound(settings, diagnostics)
-        sums = Sums()
+        listeners = await _bound(settings)
+        if diagnostics is not None:  # a start that was refused is none
+            _note(diagnostics, STARTED, __version__)
+        sums, cut = Sums(), 0
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lines.gather)
             async with trio.open_nursery() as serving:
@@ -123,8 +125,8 @@ async def _host(
     return cut
 
 
-async def _bound(settings: Settings, diagnostics: DiagnosticsLog | None) -> Listeners:
-    """The listeners; from here on the start is one, and its token is kept where it was asked."""
+async def _bound(settings: Settings) -> Listeners:
+    """The address taken, and the generated token kept; neither if either fails."""
     listeners = await hosting.bind(settings)
     if settings.token_file:
         try:
@@ -133,8 +135,6 @@ async def _bound(settings: Settings, diagnostics: DiagnosticsLog | None) -> List
             for listener in listeners:
                 await listener.aclose()
             raise
-    if diagnostics is not None:  # a start that was refused is none
-        _note(diagnostics, STARTED, __version__)
     return listeners
 
 

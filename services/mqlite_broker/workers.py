@@ -158,6 +158,7 @@ class Workers:
             stopping=trio.Event(),  # the worker decides when its link ends
             completed=self._sums.completed,
             noted=worker.noted,
+            hello_seconds=START_SECONDS,
         )
         try:
             await link.run()

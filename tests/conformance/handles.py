@@ -26,13 +26,14 @@ from mqlite_actor.contract import limits, wire
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.link.listening import bound, serve_links
-from mqlite_actor.sdk.address import parse_endpoint
-from mqlite_actor.sdk.embedded import Embedded
+from mqlite_actor.sdk.blocking_embedded import open_embedded_sync
+from mqlite_actor.sdk.connect import connect, connect_sync
+from mqlite_actor.sdk.embedded import Embedded, open_embedded
 from mqlite_actor.sdk.handle import Handle
-from mqlite_actor.sdk.http_sync import HttpSyncClient
 from mqlite_actor.sdk.linked import Linked, open_link
 from tests.conformance.audit import audit_file
 from tests.conformance.broker import Broker
+from tests.conformance.faces import InThreads, on_asyncio
 
 R = TypeVar("R")
 
@@ -71,6 +72,11 @@ async def opened(
     options = EngineOptions(clock=clock, background=False, message_bytes_max=message_bytes_max)
     async with open_engine(f"file:{store}", options) as engine:
         yield engine
+    check(store)
+
+
+def check(store: Path) -> None:
+    """The store passes the audit, and whoever had it open left nothing behind."""
     problems = [*audit_file(store), *leaks(store.parent)]
     assert not problems, "\n".join(problems)
 
@@ -100,24 +106,42 @@ async def _embedded(around: Surroundings) -> AsyncIterator[Handle]:
         yield Embedded(engine)
 
 
-class BlockingHttp(Handle):
-    """The blocking HTTP client under the verbs of a handle, one thread a call."""
+@asynccontextmanager
+async def _embedded_sync(around: Surroundings) -> AsyncIterator[Handle]:
+    store = f"file:{around.store}"
+    with open_embedded_sync(store, clock=around.clock, background=False) as handle:
+        yield InThreads(handle)
+    check(around.store)
 
-    __slots__ = ("_client",)
 
-    def __init__(self, client: HttpSyncClient) -> None:
-        self._client = client
-
-    async def call(self, request: wire.Request[R]) -> R:
-        return await trio.to_thread.run_sync(self._client.call, request)
+@asynccontextmanager
+async def _embedded_asyncio(around: Surroundings) -> AsyncIterator[Handle]:
+    opening = partial(open_embedded, f"file:{around.store}", clock=around.clock, background=False)
+    async with on_asyncio(opening) as handle:
+        yield handle
+    check(around.store)
 
 
 @asynccontextmanager
 async def _http(around: Surroundings) -> AsyncIterator[Handle]:
     assert around.broker is not None
-    endpoint = parse_endpoint(around.broker.url)
-    with HttpSyncClient(endpoint, token=around.broker.token) as client:
-        yield BlockingHttp(client)
+    with connect_sync(around.broker.url, token=around.broker.token) as client:
+        yield InThreads(client)
+
+
+@asynccontextmanager
+async def _http_trio(around: Surroundings) -> AsyncIterator[Handle]:
+    assert around.broker is not None
+    async with connect(around.broker.url, token=around.broker.token) as handle:
+        yield handle
+
+
+@asynccontextmanager
+async def _http_asyncio(around: Surroundings) -> AsyncIterator[Handle]:
+    assert around.broker is not None
+    opening = partial(connect, around.broker.url, token=around.broker.token)
+    async with on_asyncio(opening) as handle:
+        yield handle
 
 
 class OverLink(Handle):
@@ -163,7 +187,11 @@ async def _link(around: Surroundings) -> AsyncIterator[Handle]:
 KINDS: Final = (
     HandleKind("embedded", _embedded, drives_clock=True),
     HandleKind("link", _link, drives_clock=True),
+    HandleKind("embedded-sync", _embedded_sync),
+    HandleKind("embedded-asyncio", _embedded_asyncio),
     HandleKind("http", _http, broker="broker"),
+    HandleKind("http-trio", _http_trio, broker="broker"),
+    HandleKind("http-asyncio", _http_asyncio, broker="broker"),
     HandleKind("hypercorn", _http, broker="broker_without_lane"),
     HandleKind("worker", _http, broker="broker_of_one_worker"),
     HandleKind("workers", _http, broker="broker_of_two_workers"),

@@ -17,20 +17,6 @@ from tests.sdk.test_http_sync import STATS, good
 from tests.services.cli_process import clean_environ
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate for 127.0.0.1 and its key, in one file."""
-    path = tmp_path_factory.mktemp("tls") / "both.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
-         "-subj", "/CN=mqlite", "-addext", "subjectAltName=IP:127.0.0.1",
-         "-keyout", str(path), "-out", str(path) + ".crt"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
-    return path
-
-
 def test_https_is_verified(certificate: Path) -> None:
     server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server_side.load_cert_chain(certificate)

@@ -11,11 +11,13 @@ import pytest
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract.calls import CALLS
+from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from mqlite_broker.app import BrokerApp
 from mqlite_broker.auth import OUTCOMES
 from mqlite_broker.settings import read_settings
+from tests.engine.gate import teach
 from tests.services.broker_scene import (
     BEARER,
     LOOPBACK,
@@ -328,17 +330,29 @@ async def test_tokens_of_the_environment_work_without_a_key_store(
     assert not is_told(key, said)
 
 
-async def test_a_store_that_another_program_holds_is_500_for_keys_too(
+async def test_a_store_that_another_program_writes_to_knows_its_keys(
     scene: Scene, store: Path
 ) -> None:
-    """Not 503: who presents a key cannot tell a busy store from a broken one (wire 1.2)."""
     key = await mint(scene, "manage")
-    scene.engine._store.connection.set_busy_timeout(50)
     other = apsw.Connection(str(store))
     other.execute("BEGIN IMMEDIATE")
     answer = await scene.ask("/nope", fields=key.fields)
     other.execute("ROLLBACK")
     other.close()
+    assert failure(answer) == (404, "not_found")
+
+
+async def test_a_store_that_is_too_busy_to_be_read_is_500_for_keys_too(scene: Scene) -> None:
+    """Not 503: who presents a key cannot tell a busy store from a broken one (wire 1.2)."""
+    key = await mint(scene, "manage")
+    look_up = scene.engine._table[commands.Authenticate]
+
+    def fail(_tx: object, _request: object, _now_ms: int) -> object:
+        raise apsw.BusyError
+
+    teach(scene.engine, commands.Authenticate, fail)
+    answer = await scene.ask("/nope", fields=key.fields)
+    teach(scene.engine, commands.Authenticate, look_up)
     assert failure(answer) == INTERNAL
     assert "retry-after" not in answer.headers
     assert failure(await scene.ask("/nope", fields=key.fields)) == (404, "not_found")

@@ -1,0 +1,291 @@
+"""A trio thread of its own, for programs that do not run trio: blocking ones and those on asyncio.
+
+Used by `blocking` and by `asyncio_embedded`; knows nothing of queues, only of "open something, run
+calls in it, close it". Any thread may call, many at once. Rules: a call that was given up is
+cancelled and waited for, never abandoned, so that it either did not run or ran to its end (B75);
+what it had fetched is handed to `undo`. The thread ends with the program: it is no daemon, and
+looks whether the main thread still lives. After a fork, after the end, and from inside itself a
+call raises at once instead of waiting for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, TypeVar
+
+import outcome
+import trio
+
+from mqlite_actor.contract.errors import Closed, InvalidArgument, MqliteError
+from mqlite_actor.sdk.origin import check_process
+
+H = TypeVar("H")
+T = TypeVar("T")
+
+Undo = Callable[[T], Awaitable[None]]
+"""Gives back what a call had fetched when its caller had already left."""
+
+MAIN_LOOK_SECONDS = 0.2
+"""How often the thread looks whether the program wants to end; so much later it does, at most, if
+somebody forgot to close."""
+
+CLOSED = "the handle is closed"
+
+
+class _Job:
+    """One call on its way through the trio thread."""
+
+    __slots__ = ("_tell", "function", "result", "scope", "undo")
+
+    def __init__(
+        self,
+        function: Callable[[], Awaitable[Any]],
+        undo: Undo[Any] | None,
+        tell: Callable[[], object],
+    ) -> None:
+        self.function = function
+        self.undo = undo
+        self.scope = trio.CancelScope()
+        self.result: outcome.Outcome[Any] | None = None
+        self._tell = tell
+
+    def finish(self, result: outcome.Outcome[Any]) -> None:
+        self.result = result
+        self._tell()
+
+    def unwrap(self) -> Any:  # noqa: ANN401  # the caller knows the type
+        assert self.result is not None
+        return self.result.unwrap()
+
+
+class Background(Generic[H]):
+    """The thread, and what is open in it (`inner`). Made by `start` or `start_async`."""
+
+    __slots__ = (
+        "_closing", "_failure", "_jobs", "_opener", "_pid", "_ready", "_thread", "_token", "inner",
+    )  # fmt: skip
+
+    inner: H
+
+    def __init__(self, opener: Callable[[], AbstractAsyncContextManager[H]]) -> None:
+        self._opener = opener
+        self._pid = os.getpid()
+        self._ready = threading.Event()
+        self._closing = trio.Event()
+        self._failure: BaseException | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._jobs: trio.Nursery | None = None
+        self._thread = threading.Thread(target=self._run, name="mqlite engine")
+
+    # -- opening and closing -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open; raises what opening raised."""
+        self._thread.start()
+        try:
+            self._ready.wait()
+        except BaseException:
+            self._ready.wait()
+            self.close()
+            raise
+        if self._token is None:
+            self._thread.join()
+            assert self._failure is not None
+            raise self._failure
+
+    async def start_async(self) -> None:
+        """The same for a task of asyncio."""
+        await _to_its_end(self.start, undo=self.close)
+
+    def close(self) -> None:
+        """Let running calls end, close what is open, end the thread. Raises what broke it, if
+        anything did. Again, or in a forked child, it does nothing."""
+        if os.getpid() != self._pid:
+            return
+        if self._token is not None:
+            with contextlib.suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._closing.set)
+        self._thread.join()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def close_async(self) -> None:
+        """The same for a task of asyncio."""
+        await _to_its_end(self.close)
+
+    # -- calling -----------------------------------------------------------------------------------
+
+    def call(self, function: Callable[[], Awaitable[T]], *, undo: Undo[T] | None = None) -> T:
+        """Run `function` in the trio thread and wait for it. For threads without a loop.
+
+        An interrupt (KeyboardInterrupt) cancels the call, waits for its end, and gives back through
+        `undo` what it had fetched.
+        """
+        done = threading.Event()
+        job = self._submit(function, undo, done.set)
+        try:
+            done.wait()
+        except BaseException:
+            self._cancel(job)
+            done.wait()
+            self._give_back(job)
+            raise
+        result: T = job.unwrap()
+        return result
+
+    async def call_async(
+        self, function: Callable[[], Awaitable[T]], *, undo: Undo[T] | None = None
+    ) -> T:
+        """The same for a task of asyncio, of whatever loop; a cancellation is passed on."""
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and the task with it
+                loop.call_soon_threadsafe(done.set)
+
+        job = self._submit(function, undo, tell)
+        cancelled: asyncio.CancelledError | None = None
+        while not done.is_set():
+            try:
+                await done.wait()
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self._cancel(job)
+        if cancelled is not None:
+            await self._give_back_async(job)
+            raise cancelled
+        result: T = job.unwrap()
+        return result
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Have a plain function called in the trio thread soon; nothing once it is closed."""
+        if self._token is not None:
+            with contextlib.suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(function)
+
+    def _submit(
+        self,
+        function: Callable[[], Awaitable[Any]],
+        undo: Undo[Any] | None,
+        tell: Callable[[], object],
+    ) -> _Job:
+        check_process(self._pid)
+        if threading.get_ident() == self._thread.ident:
+            raise InvalidArgument(
+                "a call from inside the engine's own thread would wait for itself; run the"
+                " function in a thread of its own"
+            )
+        job = _Job(function, undo, tell)
+        if self._token is None or self._closing.is_set():
+            raise self._closed()
+        try:
+            self._token.run_sync_soon(self._begin, job)
+        except trio.RunFinishedError:
+            raise self._closed() from self._failure
+        return job
+
+    def _cancel(self, job: _Job) -> None:
+        assert self._token is not None
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(job.scope.cancel)
+
+    def _closed(self) -> Closed:
+        return Closed(CLOSED if self._failure is None else f"the engine ended: {self._failure}")
+
+    def _give_back(self, job: _Job) -> None:
+        """What arrived for a caller who left."""
+        giving = _giving_back(job)
+        if giving is not None:
+            with contextlib.suppress(MqliteError):  # closed meanwhile: the leases end by themselves
+                self.call(giving)
+
+    async def _give_back_async(self, job: _Job) -> None:
+        giving = _giving_back(job)
+        if giving is not None:
+            with contextlib.suppress(MqliteError):
+                await self.call_async(giving)
+
+    # -- in the trio thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        except BaseException as error:  # noqa: BLE001  # it is raised again by `start` or `close`
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _main(self) -> None:
+        failure: BaseException | None = None
+        async with trio.open_nursery() as jobs:
+            self._jobs = jobs
+            try:
+                async with self._opener() as inner:
+                    self.inner = inner
+                    self._token = trio.lowlevel.current_trio_token()
+                    self._ready.set()
+                    await self._wait_for_end()
+            except Exception as error:  # noqa: BLE001  # raised below, not in a group
+                failure = error
+            self._closing.set()
+            jobs.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _wait_for_end(self) -> None:
+        main = threading.main_thread()
+        while main.is_alive() and not self._closing.is_set():
+            with trio.move_on_after(MAIN_LOOK_SECONDS):
+                await self._closing.wait()
+
+    def _begin(self, job: _Job) -> None:
+        assert self._jobs is not None
+        try:
+            self._jobs.start_soon(self._work, job)
+        except RuntimeError:  # the nursery is gone: it was submitted in the last moment
+            job.finish(outcome.Error(self._closed()))
+
+    async def _work(self, job: _Job) -> None:
+        result: outcome.Outcome[Any] = outcome.Error(self._closed())
+        try:
+            with job.scope:
+                try:
+                    result = outcome.Value(await job.function())
+                except Exception as error:  # noqa: BLE001  # it belongs to the caller
+                    result = outcome.Error(error)
+        finally:
+            job.finish(result)
+
+
+def _giving_back(job: _Job) -> Callable[[], Awaitable[None]] | None:
+    if job.undo is None or not isinstance(job.result, outcome.Value):
+        return None
+    undo, value = job.undo, job.result.value
+    return lambda: undo(value)
+
+
+async def _to_its_end(
+    function: Callable[[], None], *, undo: Callable[[], None] | None = None
+) -> None:
+    """Run a blocking function in a thread, to its end even if the task is cancelled meanwhile."""
+    running: Coroutine[Any, Any, None] = asyncio.to_thread(function)
+    task = asyncio.ensure_future(running)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        task.result()
+        return
+    if undo is not None and task.exception() is None:
+        await _to_its_end(undo)
+    raise cancelled

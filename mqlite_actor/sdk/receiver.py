@@ -1,0 +1,276 @@
+"""Runs a handler for each message of a queue: claims, keeps leases, settles, and stops in order.
+
+Made by `Handle.receiver`; asks `claiming` for messages, `renewal` to keep them, a policy what
+becomes of failures. Works under trio and asyncio. Rules: it never claims more than it has idle
+workers for, so no message waits behind another in its hands (B36); what it got and gave to no
+handler goes back uncounted; a settlement is never cut off by the end of the run (B90). Cancelling
+the run lets running handlers see it; `stop` and the signals let them finish within a limit.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from mqlite_actor.contract import wire
+from mqlite_actor.contract.errors import InvalidArgument, MqliteError, WorldError
+from mqlite_actor.sdk import requests
+from mqlite_actor.sdk.claiming import Claims, is_permanent
+from mqlite_actor.sdk.handle import Handle
+from mqlite_actor.sdk.held import HeldMessage, SyncHeldMessage
+from mqlite_actor.sdk.policies import Retry, Verdict
+from mqlite_actor.sdk.receiving import ReceiverHooks, Settings
+from mqlite_actor.sdk.renewal import Renewal
+
+AsyncHandler = Callable[[HeldMessage], Awaitable[object]]
+SyncHandler = Callable[[SyncHeldMessage], object]
+Handler = AsyncHandler | SyncHandler
+"""A coroutine function runs on the receiver's loop, a plain one in a thread."""
+
+SETTLE_SECONDS = 5.0
+"""For settling one message, whatever ends the run meanwhile."""
+
+SETTLE_PAUSE_SECONDS = 0.2
+"""Between two tries: settlements are safe to repeat."""
+
+_log = logging.getLogger("mqlite.receiver")
+
+
+class Receiver:
+    """A consumer of one queue. `run` it once; `stop` it from anywhere on its loop."""
+
+    __slots__ = (
+        "_claims", "_fatal", "_handle", "_handler", "_hooks", "_is_cut", "_is_started", "_limiter",
+        "_renewal", "_settings", "_tasks", "_unseen", "_working", "queue",
+    )  # fmt: skip
+
+    def __init__(self, handle: Handle, queue: str, settings: Settings) -> None:
+        self.queue = queue
+        self._handle = handle
+        self._settings = settings
+        self._hooks: ReceiverHooks = settings.hooks
+        self._claims = Claims(handle, queue, settings, self._trouble)
+        self._renewal = Renewal(handle, queue, on_lost=self._lost, report=self._trouble)
+        self._is_started = False
+        self._is_cut = False
+        self._fatal: MqliteError | None = None
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._working: set[HeldMessage] = set()
+        self._unseen: dict[int, HeldMessage] = {}
+
+    async def run(self, handler: Handler) -> None:
+        """Handle messages until stopped, cancelled, or a permanent error (missing right or queue,
+        closed handle), which is raised.
+
+        A handler that returns completes its message, one that raises leaves it to the policy; one
+        that settled it by its own verb has settled it. Stopped by `stop` or a signal it claims no
+        more, lets handlers finish for `stop_seconds` under their leases, abandons the rest, and
+        returns. Cancelled, handlers see the cancellation, their messages are abandoned, and it is
+        raised on. A plain function cannot be cancelled, and is waited for.
+        """
+        if self._is_started:
+            raise InvalidArgument("a receiver runs once; make another one")
+        self._is_started = True
+        self._handler = _invoker(handler, self._settings.concurrency)
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                tasks.start_soon(self._run)
+        except (anyio.get_cancelled_exc_class(), BaseExceptionGroup) as error:
+            if self._fatal is None:
+                raise _single(error) from None
+        finally:
+            await self._give_back(list(self._unseen.values()))
+        if self._fatal is not None:
+            raise self._fatal
+
+    @property
+    def stopping(self) -> anyio.Event:
+        """Set once no more is claimed, so that a long handler can come to its end."""
+        return self._claims.stopped
+
+    def stop(self) -> None:
+        """Claim no more, let running handlers finish within the limit, return from `run`."""
+        self._claims.stop()
+
+    def cut(self) -> None:
+        """Stop, and cancel running handlers at once; their messages are abandoned."""
+        self._is_cut = True
+        self._claims.stop()
+        for held in self._working:
+            held.scope.cancel()
+
+    # -- tasks -------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        assert self._tasks is not None
+        async with anyio.create_task_group() as around:
+            if self._settings.auto_renew:
+                around.start_soon(self._renewal.run)
+            if self._settings.stop_signals:
+                around.start_soon(self._heed_signals)
+            around.start_soon(self._limit_stop)
+            async with anyio.create_task_group() as workers:
+                async for messages, attempt in self._claims:
+                    for raw in messages:
+                        held = HeldMessage(self._handle, self.queue, raw)
+                        self._unseen[held.seq_number] = held
+                        workers.start_soon(self._work, held, attempt)
+            around.cancel_scope.cancel()
+
+    async def _heed_signals(self) -> None:
+        with anyio.open_signal_receiver(*self._settings.stop_signals) as signals:
+            async for _ in signals:
+                if self._claims.is_stopped:
+                    self.cut()
+                self.stop()
+
+    async def _limit_stop(self) -> None:
+        await self._claims.stopped.wait()
+        await anyio.sleep(self._settings.stop_seconds)
+        self.cut()
+
+    async def _work(self, held: HeldMessage, attempt: str) -> None:
+        try:
+            if self._claims.is_stopped or _is_cancelled():
+                return  # `run` gives it back: no handler saw it
+            del self._unseen[held.seq_number]
+            await self._attend(held)
+        finally:
+            if held.seq_number in self._unseen:
+                await self._give_back([self._unseen.pop(held.seq_number)], attempt)
+            self._claims.free(1)
+
+    async def _attend(self, held: HeldMessage) -> None:
+        """The handler, and then the settlement, whatever happens around it."""
+        verdict: Verdict | None = Retry()  # for a handler that was cancelled
+        self._working.add(held)
+        if self._settings.auto_renew:
+            self._renewal.add(held)
+        started = anyio.current_time()
+        failure: Exception | None = None
+        try:
+            with held.scope:
+                await self._handler(held)
+                verdict = None
+        except Exception as error:  # noqa: BLE001  # whatever it was: the policy decides
+            failure = error
+            verdict = self._judge(held, error)
+        finally:
+            self._working.discard(held)
+            self._hooks.handled(held, anyio.current_time() - started, failure)
+            if not held.is_settled:
+                await self._settle(held, verdict)
+            self._renewal.remove(held)
+
+    def _judge(self, held: HeldMessage, error: Exception) -> Verdict:
+        _log.warning(
+            "the handler of message %d of %s failed: %s: %s",
+            held.seq_number, self.queue, type(error).__name__, error,
+        )  # fmt: skip
+        try:
+            return self._settings.on_failure(held, error)
+        except Exception:  # noqa: BLE001  # a policy is the program's own
+            _log.exception("the policy failed; the message comes again at once")
+            return Retry()
+
+    # -- settling ----------------------------------------------------------------------------------
+
+    async def _settle(self, held: HeldMessage, verdict: Verdict | None) -> None:
+        """Within its own limit of time, whatever is cancelled meanwhile; tried again on trouble."""
+        request = _settlement(held, verdict)
+        with anyio.move_on_after(SETTLE_SECONDS, shield=True) as limit:
+            while True:
+                try:
+                    await self._handle.call(request)
+                except WorldError as error:
+                    self._trouble(error)
+                    await anyio.sleep(SETTLE_PAUSE_SECONDS)
+                except MqliteError as error:
+                    self._trouble(error)
+                    return
+                else:
+                    held.is_settled = True
+                    self._hooks.settled(held, verdict)
+                    return
+        if limit.cancelled_caught:
+            _log.warning(
+                "message %d of %s could not be settled; its lease will end", held.seq_number,
+                self.queue,
+            )  # fmt: skip
+
+    async def _give_back(self, unseen: list[HeldMessage], attempt: str = "") -> None:
+        """Return claims that no handler saw, as if they had not been delivered."""
+        if not unseen:
+            return
+        with anyio.move_on_after(SETTLE_SECONDS, shield=True):
+            try:
+                raws = [held.raw for held in unseen]
+                await self._handle.give_back(self.queue, raws, attempt_id=attempt)
+            except MqliteError as error:
+                self._trouble(error)
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def _lost(self, held: HeldMessage) -> None:
+        self._hooks.lease_lost(held)
+        if self._settings.cancel_on_lost_lease:
+            held.scope.cancel()
+
+    def _trouble(self, error: MqliteError) -> None:
+        """Tell the hook; a permanent error ends the run with the first such error."""
+        is_fatal = is_permanent(error) and not _is_cancelled()
+        if is_fatal and self._fatal is None:
+            self._fatal = error
+        _log.warning("trouble with %s: %s: %s", self.queue, type(error).__name__, error)
+        self._hooks.trouble(error)
+        if is_fatal and self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+
+
+def _settlement(held: HeldMessage, verdict: Verdict | None) -> wire.Request[Any]:
+    if verdict is None:
+        return requests.complete(held)
+    if isinstance(verdict, Retry):
+        return wire.AbandonRequest(**requests.lease(held), delay_ms=verdict.delay_ms)
+    return requests.reject(held, verdict.reason, verdict.description)
+
+
+def _invoker(handler: Handler, concurrency: int) -> AsyncHandler:
+    """The handler as a coroutine function; a plain one runs in a thread of its own."""
+    if not callable(handler):
+        raise InvalidArgument(f"handler: a function of a message, not {type(handler).__name__}")
+    target: Any = handler
+    if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
+        getattr(target, "__call__", None)  # noqa: B004  # an object whose call is a coroutine
+    ):
+        return cast("AsyncHandler", handler)
+    limiter = anyio.CapacityLimiter(concurrency)
+    plain = cast("SyncHandler", handler)
+
+    async def in_thread(held: HeldMessage) -> None:
+        answer = await anyio.to_thread.run_sync(plain, SyncHeldMessage(held), limiter=limiter)
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()
+            raise InvalidArgument("handler: it returned an awaitable; write it as `async def`")
+
+    return in_thread
+
+
+def _is_cancelled() -> bool:
+    return anyio.current_effective_deadline() == -math.inf
+
+
+def _single(error: BaseException) -> BaseException:
+    """The one exception in nested groups of one; else the group itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,137 @@
+"""Queues whose bodies are values of one type, as JSON: sent, received and handled as such.
+
+Made by `Handle.queue`. A thin layer: everything but the body is the plain queue's. Rule: a body
+that does not fit the type is never handed to a program as if it did; a receiver rejects it at once,
+because no repetition makes it fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Generic, TypeVar, Unpack
+
+from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.contract.wire import Message
+from mqlite_actor.sdk import requests
+from mqlite_actor.sdk.durations import Duration
+from mqlite_actor.sdk.handle import Handle
+from mqlite_actor.sdk.held import HeldMessage
+from mqlite_actor.sdk.message import Received, ReceivedMessage
+from mqlite_actor.sdk.policies import DeadLetter, Policy, Verdict, retry
+from mqlite_actor.sdk.receiver import Receiver
+from mqlite_actor.sdk.receiving import ReceiverOptions
+
+T = TypeVar("T")
+
+UNFIT = "unfit body"
+"""The reason of dead letters whose body is not of the queue's type."""
+
+
+class TypedQueue(Generic[T]):
+    """One queue and the type of its bodies."""
+
+    __slots__ = ("_handle", "kind", "name")
+
+    def __init__(self, handle: Handle, name: str, kind: type[T]) -> None:
+        self._handle = handle
+        self.name = name
+        self.kind = kind
+
+    async def send_one(
+        self,
+        value: T,
+        *,
+        message_id: str = "",
+        group_id: str = "",
+        correlation_id: str = "",
+        reply_to: str = "",
+        subject: str = "",
+        properties: Mapping[str, str] | None = None,
+        ttl: Duration | None = None,
+        at: datetime | None = None,
+    ) -> int:
+        """As `Handle.send_one`, with a value for a body."""
+        return await self._handle.send_one(
+            self.name,
+            requests.as_json(value),
+            message_id=message_id,
+            group_id=group_id,
+            correlation_id=correlation_id,
+            reply_to=reply_to,
+            subject=subject,
+            content_type=requests.JSON_TYPE,
+            properties=properties,
+            ttl=ttl,
+            at=at,
+        )
+
+    async def send(self, values: Iterable[T], *, ttl: Duration | None = None) -> list[int]:
+        """As `Handle.send`, with values for bodies."""
+        messages = [
+            Message(body=requests.as_json(value), content_type=requests.JSON_TYPE)
+            for value in values
+        ]
+        return await self._handle.send(self.name, messages, ttl=ttl)
+
+    async def receive(
+        self, *, max_messages: int = 1, wait: Duration = 0
+    ) -> list[tuple[T, ReceivedMessage]]:
+        """As `Handle.receive`, each message with its value.
+
+        One whose body does not fit is rejected, and left out.
+        """
+        found: list[tuple[T, ReceivedMessage]] = []
+        for message in await self._handle.receive(self.name, max_messages=max_messages, wait=wait):
+            try:
+                found.append((message.decode(self.kind), message))
+            except InvalidArgument as error:
+                await message.reject(UNFIT, error.message)
+        return found
+
+    def receiver(self, **options: Unpack[ReceiverOptions]) -> TypedReceiver[T]:
+        """A consumer whose handler gets the value and the message. Options: `ReceiverOptions`."""
+        given: ReceiverOptions = {**options, "on_failure": deciding(options.get("on_failure"))}
+        return TypedReceiver(self._handle.receiver(self.name, **given), self.kind)
+
+
+class UnfitBody(Exception):
+    """A body that is not of the queue's type."""
+
+
+def deciding(policy: Policy | None) -> Policy:
+    """The policy, behind the rule that an unfit body becomes a dead letter."""
+    rest = policy or retry()
+
+    def decide(message: Received, error: Exception) -> Verdict:
+        return (
+            DeadLetter(UNFIT, str(error)) if isinstance(error, UnfitBody) else rest(message, error)
+        )
+
+    return decide
+
+
+class TypedReceiver(Generic[T]):
+    """A receiver that decodes before it calls."""
+
+    __slots__ = ("_kind", "_receiver")
+
+    def __init__(self, receiver: Receiver, kind: type[T]) -> None:
+        self._receiver = receiver
+        self._kind = kind
+
+    async def run(self, handler: Callable[[T, HeldMessage], Awaitable[object]]) -> None:
+        """As `Receiver.run`; `handler` is a coroutine function of the value and the message."""
+
+        async def handle(message: HeldMessage) -> None:
+            try:
+                value = message.decode(self._kind)
+            except InvalidArgument as error:
+                raise UnfitBody(error.message) from error
+            await handler(value, message)
+
+        await self._receiver.run(handle)
+
+    def stop(self) -> None:
+        """Claim no more, let running handlers finish within the limit, return from `run`."""
+        self._receiver.stop()

@@ -1,0 +1,231 @@
+"""What people expect on top of the verbs: JSON, typed queues, iteration, questions, batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+import mqlite_actor as mq
+from mqlite_actor.contract.wire import Message
+from mqlite_actor.sdk import requests
+from tests.sdk.loops import both_loops, run
+
+
+class Order(msgspec.Struct):
+    item: str
+    count: int = 1
+
+
+@dataclass
+class Parcel:
+    grams: int
+
+
+BODIES: dict[str, tuple[Any, bytes, str]] = {
+    "bytes": (b"\xff", b"\xff", ""),
+    "a buffer": (memoryview(b"ab"), b"ab", ""),
+    "text": ("é", "é".encode(), ""),
+    "a dict": ({"a": [1, None]}, b'{"a":[1,null]}', "application/json"),
+    "a list": ([1, "b"], b'[1,"b"]', "application/json"),
+    "a struct": (Order("tea", 2), b'{"item":"tea","count":2}', "application/json"),
+    "a dataclass": (Parcel(5), b'{"grams":5}', "application/json"),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_goes_as_bytes_text_or_json_with_its_content_type(name: str) -> None:
+    body, content, content_type = BODIES[name]
+    with mq.open_embedded_sync(":memory:") as q:
+        q.create_queue("q")
+        q.send_one("q", body)
+        q.send("q", [body, Message(body=b"as it is")])
+        with q.tx() as tx:
+            tx.send_one("q", body)
+        first, second, plain, third = q.peek("q")
+        for message in (first, second, third):
+            assert (message.body, message.content_type) == (content, content_type)
+        assert plain.content_type == ""
+        q.send_one("q", body, content_type="mine")
+        assert q.peek("q")[-1].content_type == "mine"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [5, 1.5, None, True, {1, 2}, Message()],
+    ids=["int", "float", "None", "bool", "set", "Message"],
+)
+def test_a_body_that_is_probably_a_mistake_is_refused(
+    body: Any,  # noqa: ANN401  # wrong on purpose
+) -> None:
+    with mq.open_embedded_sync(":memory:") as q:
+        q.create_queue("q")
+        with pytest.raises(mq.InvalidArgument, match="body: give bytes, str"):
+            q.send_one("q", body)
+
+
+def test_what_json_cannot_hold_is_refused() -> None:
+    with mq.open_embedded_sync(":memory:") as q, pytest.raises(mq.InvalidArgument, match="JSON"):
+        q.send_one("q", {"a": object()})
+
+
+def test_a_single_body_in_place_of_a_list_is_refused() -> None:
+    with mq.open_embedded_sync(":memory:") as q, pytest.raises(mq.InvalidArgument, match="a list"):
+        q.send("q", "ab")
+
+
+def test_a_received_body_is_read_as_json_or_as_a_type() -> None:
+    with mq.open_embedded_sync(":memory:") as q:
+        q.create_queue("q")
+        q.send("q", [Order("tea"), "no json"])
+        good, bad = q.receive("q", max_messages=2)
+        assert good.json() == {"item": "tea", "count": 1}
+        assert good.decode(Order) == Order("tea")
+        for read in (bad.json, lambda: good.decode(Parcel)):
+            with pytest.raises(mq.InvalidArgument, match="body:"):
+                read()
+
+
+@both_loops
+def test_a_typed_queue_takes_and_gives_values(backend: str) -> None:
+    async def main() -> None:
+        async with mq.open_embedded(":memory:") as q:
+            await q.create_queue("orders")
+            orders = q.queue("orders", Order)
+            await orders.send_one(Order("tea"), message_id="m")
+            await orders.send([Order("salt", 2), Order("oil")])
+            ((value, message),) = await orders.receive()
+            assert (value, message.message_id) == (Order("tea"), "m")
+            await message.complete()
+            await q.send_one("orders", {"wrong": 1})
+            seen: list[Order] = []
+            receiver = orders.receiver()
+
+            async def handle(order: Order, _: mq.HeldMessage) -> None:
+                seen.append(order)
+                if order.item == "stop":
+                    receiver.stop()
+
+            await orders.send_one(Order("stop"))
+            await receiver.run(handle)
+            assert [each.item for each in seen] == ["salt", "oil", "stop"]
+            (dead,) = await q.peek("orders", state="dead_lettered")
+            assert dead.dead_letter_reason == "unfit body"
+            await q.send_one("orders", "no json")
+            assert await orders.receive(max_messages=9) == []
+            assert (await q.stats("orders")).dead_lettered == 2
+
+    run(backend, main)
+
+
+def test_a_typed_queue_of_a_blocking_program() -> None:
+    with mq.open_embedded_sync(":memory:") as q:
+        q.create_queue("orders")
+        orders = q.queue("orders", Order)
+        orders.send_one(Order("tea"))
+        ((value, message),) = orders.receive()
+        message.abandon()
+        q.send_one("orders", "no json")
+        seen: list[Order] = []
+        receiver = orders.receiver()
+
+        def handle(order: Order, _: mq.SyncHeldMessage) -> None:
+            seen.append(order)
+            if order.item == "stop":
+                receiver.stop()
+
+        orders.send([Order("stop")])
+        receiver.run(handle)
+        assert seen == [value, Order("stop")]
+        assert q.stats("orders").dead_lettered == 1
+
+
+@both_loops
+def test_consuming_in_a_loop_claims_one_message_at_a_time(backend: str) -> None:
+    async def main() -> None:
+        async with mq.open_embedded(":memory:") as q:
+            await q.create_queue("q")
+            await q.send("q", ["a", "b", "c"])
+            seen: list[str] = []
+            async for message in q.consume("q", wait=0, until_empty=True):
+                assert (await q.stats("q")).locked == 1
+                seen.append(message.text)
+                await message.complete()
+            assert seen == ["a", "b", "c"]
+
+    run(backend, main)
+
+
+def test_consuming_in_a_blocking_loop() -> None:
+    with mq.open_embedded_sync(":memory:") as q:
+        q.create_queue("q")
+        q.send("q", ["a", "b", "c"])
+        for message in q.consume("q"):
+            message.complete()
+            if message.text == "b":
+                break
+        assert [m.text for m in q.consume("q", wait=0, until_empty=True)] == ["c"]
+
+
+@both_loops
+def test_questions_get_their_own_answers(backend: str) -> None:
+    async def main() -> None:
+        async with mq.open_embedded(":memory:") as q:
+            for name in ("sums", "answers"):
+                await q.create_queue(name)
+            server = q.receiver("sums", concurrency=3)
+
+            async def answer(question: mq.HeldMessage) -> None:
+                if question.text != "nobody":
+                    await q.reply(question, {"sum": sum(question.json())})
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(server.run, answer)
+                async with mq.requester(q, "sums", reply_to="answers") as sums:
+                    found: dict[int, int] = {}
+
+                    async def ask(number: int) -> None:
+                        reply = await sums.ask([number, 1])
+                        found[number] = reply.json()["sum"]
+
+                    async with anyio.create_task_group() as asking:
+                        for number in range(5):
+                            asking.start_soon(ask, number)
+                    assert found == {number: number + 1 for number in range(5)}
+                    with pytest.raises(mq.Unavailable, match="no answer from sums"):
+                        await sums.ask("nobody", seconds=0.05)
+                server.stop()
+            assert (await q.stats("answers")).total == 0
+            with pytest.raises(mq.InvalidArgument, match="no reply_to"):
+                await q.reply(q.message("q", 1, "t"))
+
+    run(backend, main)
+
+
+@both_loops
+def test_a_requester_without_its_queue_says_so(backend: str) -> None:
+    async def main() -> None:
+        async with mq.open_embedded(":memory:") as q:
+            await q.create_queue("sums")
+            async with mq.requester(q, "sums", reply_to="nowhere") as sums:
+                with pytest.raises(mq.QueueNotFound):
+                    await sums.ask("a")
+
+    run(backend, main)
+
+
+def test_many_messages_go_in_as_many_calls_as_they_need() -> None:
+    with mq.open_embedded_sync(":memory:") as q:
+        q.create_queue("q")
+        assert q.send_all("q", [str(number) for number in range(2500)]) == list(range(1, 2501))
+        assert q.send_all("q", []) == []
+
+
+def test_parts_fit_a_request_and_lose_nothing() -> None:
+    bodies = [b"x" * (3 * 1024 * 1024)] * 5 + [b"y"] * 1500 + [b"z" * (40 * 1024 * 1024)]
+    parts = list(requests.parts(bodies))
+    assert [message.body for part in parts for message in part] == bodies
+    assert [len(part) for part in parts] == [2, 2, 1000, 501, 1]

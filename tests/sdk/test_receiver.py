@@ -1,0 +1,246 @@
+"""A receiver claims for idle workers only, and settles by what its handler did."""
+
+from __future__ import annotations
+
+import threading
+from typing import TypeVar
+
+import anyio
+import anyio.from_thread
+import pytest
+
+import mqlite_actor as mq
+from mqlite_actor.contract import wire
+from tests.sdk.loops import both_loops
+from tests.sdk.receiving_scene import Failing, Heard, nothing, on_queue
+
+R = TypeVar("R")
+
+
+@both_loops
+def test_a_handler_that_returns_completes_its_message(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ["a", "b", "c"])
+        seen: list[str] = []
+        heard = Heard()
+        receiver = q.receiver("q", hooks=heard)
+
+        async def handle(message: mq.HeldMessage) -> None:
+            seen.append(message.text)
+            if len(seen) == 3:
+                receiver.stop()
+
+        await receiver.run(handle)
+        assert seen == ["a", "b", "c"]
+        assert (await q.stats("q")).total == 0
+        assert heard.verdicts == [(1, None), (2, None), (3, None)]
+        assert heard.errors == []
+
+    on_queue(backend, body)
+
+
+@both_loops
+def test_a_plain_handler_runs_in_a_thread_and_settles_by_its_own_verbs(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ["reject", "defer", "abandon", "abandon", "return"])
+        here = threading.get_ident()
+        receiver = q.receiver("q")
+        seen: list[int] = []
+
+        def handle(message: mq.SyncHeldMessage) -> None:
+            assert threading.get_ident() != here
+            seen.append(message.seq_number)
+            if message.text == "reject":
+                message.reject("unfit")
+            elif message.text == "defer":
+                message.defer()
+            elif message.text == "abandon":
+                message.abandon(delay=60)
+            else:
+                message.renew()
+                anyio.from_thread.run_sync(receiver.stop)
+
+        await receiver.run(handle)
+        counts = await q.stats("q")
+        assert (counts.dead_lettered, counts.deferred, counts.total) == (1, 1, 4)
+        assert seen == [1, 2, 3, 4, 5]
+
+    on_queue(backend, body)
+
+
+@pytest.mark.promise("E156")
+@both_loops
+def test_it_never_claims_more_than_it_has_idle_workers(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", [str(number) for number in range(12)])
+        heard = Heard()
+        at_work = most = 0
+        all_at_work = anyio.Event()
+        locked: list[int] = []
+        receiver = q.receiver("q", concurrency=3, prefetch=2, hooks=heard)
+
+        async def handle(_: mq.HeldMessage) -> None:
+            nonlocal at_work, most
+            at_work += 1
+            most = max(most, at_work)
+            if at_work == 3:
+                all_at_work.set()
+            await all_at_work.wait()
+            locked.append((await q.stats("q")).locked)
+            at_work -= 1
+            if len(heard.ended) == 11:
+                receiver.stop()
+
+        await receiver.run(handle)
+        assert (await q.stats("q")).total == 0
+        assert most == 3
+        assert max(locked) <= 3
+        assert max(heard.claims) <= 2
+
+    on_queue(backend, body)
+
+
+@pytest.mark.promise("E156")
+@both_loops
+def test_a_claim_that_failed_is_repeated_once_under_the_same_attempt_id(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send_one("q", "a")
+        lost = [mq.Unavailable("away"), mq.Unavailable("away"), mq.OutcomeUnknown("away")]
+        failing = Failing(q, wire.ReceiveRequest, list(lost))
+        heard = Heard()
+        receiver = failing.receiver("q", hooks=heard)
+
+        async def handle(_: mq.HeldMessage) -> None:
+            receiver.stop()
+
+        await receiver.run(handle)
+        ids = [request.receive_attempt_id for request in failing.asked]
+        assert ids[0] == ids[1] != ids[2] == ids[3]
+        assert all(len(each) == 32 for each in ids)
+        assert heard.errors == [lost[1]]
+
+    on_queue(backend, body)
+
+
+@pytest.mark.promise("E156")
+@both_loops
+def test_a_lost_lock_is_reported_and_endsnothing(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ["a", "b"])
+        heard = Heard()
+        receiver = q.receiver("q", hooks=heard)
+
+        async def handle(message: mq.HeldMessage) -> None:
+            if message.text == "a":
+                await q.message("q", message.seq_number, message.lock_token).reject()
+            else:
+                receiver.stop()
+
+        await receiver.run(handle)
+        assert [type(error) for error in heard.errors] == [mq.LockLost]
+        assert (await q.stats("q")).dead_lettered == 1
+
+    on_queue(backend, body)
+
+
+PERMANENT = [mq.Unauthenticated("no"), mq.PermissionDenied("no"), mq.Unsupported("no")]
+
+
+@pytest.mark.parametrize("error", PERMANENT, ids=lambda error: type(error).__name__)
+@both_loops
+def test_a_permanent_error_ends_the_run_with_it(backend: str, error: Exception) -> None:
+    async def body(q: mq.Embedded) -> None:
+        heard = Heard()
+        failing = Failing(q, wire.ReceiveRequest, [error])
+        with pytest.raises(type(error)):
+            await failing.receiver("q", hooks=heard).run(nothing)
+        assert len(failing.asked) == 1
+        assert heard.errors == [error]
+        with pytest.raises(mq.QueueNotFound):
+            await q.receiver("nowhere").run(nothing)
+
+    on_queue(backend, body)
+
+
+@pytest.mark.promise("E157")
+@both_loops
+def test_a_permanent_error_of_a_settlement_lets_the_other_handlers_end_first(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ["a", "b"])
+        failing = Failing(q, wire.CompleteRequest, [mq.PermissionDenied("no")])
+        both = anyio.Event()
+        seen: list[str] = []
+
+        async def handle(message: mq.HeldMessage) -> None:
+            seen.append(message.text)
+            if len(seen) == 2:
+                both.set()
+            try:
+                await both.wait()
+                if message.text == "b":
+                    await anyio.sleep_forever()
+            finally:
+                seen.append(f"{message.text} ended")
+
+        with pytest.raises(mq.PermissionDenied):
+            await failing.receiver("q", concurrency=2).run(handle)
+        assert seen[-1] == "b ended"
+        (message,) = await q.receive("q", max_messages=9)
+        assert (message.text, message.delivery_count) == ("b", 2)
+
+    on_queue(backend, body)
+
+
+@pytest.mark.promise("E157")
+@both_loops
+def test_a_cancelled_run_settles_and_gives_back_before_it_ends(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ["a", "b"])
+        started = anyio.Event()
+
+        async def handle(message: mq.HeldMessage) -> None:
+            if message.text == "b":
+                started.set()
+                await anyio.sleep_forever()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(q.receiver("q", concurrency=2).run, handle)
+            await started.wait()
+            tasks.cancel_scope.cancel()
+        counts = await q.stats("q")
+        assert (counts.active, counts.locked) == (1, 0)
+
+    on_queue(backend, body)
+
+
+@pytest.mark.promise("E157")
+@both_loops
+@pytest.mark.parametrize("is_cancelled_first", [True, False])
+def test_closed_is_the_result_only_if_it_was_seen_before_the_cancellation(
+    backend: str, *, is_cancelled_first: bool
+) -> None:
+    async def body(q: mq.Embedded) -> None:
+        scope = anyio.CancelScope()
+
+        class Closing(Failing):
+            async def call(self, request: wire.Request[R]) -> R:
+                if is_cancelled_first:
+                    scope.cancel()
+                return await super().call(request)
+
+        class Cancelling(mq.ReceiverHooks):
+            def trouble(self, _error: mq.MqliteError) -> None:
+                scope.cancel()
+
+        closing = Closing(q, wire.ReceiveRequest, [mq.Closed("over")])
+        receiver = closing.receiver("q", hooks=Cancelling())
+        raised: list[type] = []
+        with scope:
+            try:
+                await receiver.run(nothing)
+            except mq.Closed:
+                raised.append(mq.Closed)
+        assert raised == ([] if is_cancelled_first else [mq.Closed])
+        assert scope.cancelled_caught == is_cancelled_first
+
+    on_queue(backend, body)

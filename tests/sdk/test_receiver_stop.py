@@ -1,0 +1,138 @@
+"""A receiver stops in order, and refuses what makes no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import anyio
+import anyio.from_thread
+import pytest
+
+import mqlite_actor as mq
+from mqlite_actor.contract import wire
+from tests.sdk.loops import both_loops
+from tests.sdk.receiving_scene import Failing, nothing, on_queue
+
+R = TypeVar("R")
+
+
+@both_loops
+def test_trouble_with_settling_is_tried_again(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send_one("q", "a")
+        failing = Failing(q, wire.CompleteRequest, [mq.Unavailable("away")])
+        receiver = failing.receiver("q")
+
+        async def handle(_: mq.HeldMessage) -> None:
+            receiver.stop()
+
+        await receiver.run(handle)
+        assert (await q.stats("q")).total == 0
+
+    on_queue(backend, body)
+
+
+@both_loops
+def test_a_stop_lets_handlers_finish_within_the_limit_and_gives_the_rest_back(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ["quick", "slow"])
+        both = anyio.Event()
+        seen: list[str] = []
+        receiver = q.receiver("q", concurrency=2, stop_seconds=0.2)
+
+        async def handle(message: mq.HeldMessage) -> None:
+            seen.append(message.text)
+            if len(seen) == 2:
+                both.set()
+                receiver.stop()
+            await both.wait()
+            if message.text == "slow":
+                await anyio.sleep_forever()
+
+        await receiver.run(handle)
+        (message,) = await q.receive("q", max_messages=9)
+        assert (message.text, message.delivery_count) == ("slow", 2)
+
+    on_queue(backend, body)
+
+
+@both_loops
+def test_what_was_claimed_and_shown_to_no_handler_goes_back_uncounted(backend: str) -> None:
+    """The answer to the claim and the stop come together."""
+
+    async def body(q: mq.Embedded) -> None:
+        class Late(Failing):
+            async def call(self, request: wire.Request[R]) -> R:
+                reply = await super().call(request)
+                if isinstance(request, wire.ReceiveRequest):
+                    receiver.stop()
+                return reply
+
+            async def give_back(
+                self, queue: str, messages: Sequence[wire.Message], *, attempt_id: str = ""
+            ) -> None:
+                await q.give_back(queue, messages, attempt_id=attempt_id)
+
+        await q.send("q", ["a", "b"])
+        receiver = Late(q, wire.StatsRequest, []).receiver("q", concurrency=2)
+        await receiver.run(_unseen)
+        counts = await q.stats("q")
+        assert (counts.active, counts.locked) == (2, 0)
+        assert [m.delivery_count for m in await q.receive("q", max_messages=9)] == [1, 1]
+
+    on_queue(backend, body)
+
+
+async def _unseen(_: object) -> None:
+    raise AssertionError("no handler was to see it")
+
+
+@both_loops
+def test_a_receiver_runs_once(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        receiver = q.receiver("q")
+        receiver.stop()
+        await receiver.run(nothing)
+        with pytest.raises(mq.InvalidArgument, match="runs once"):
+            await receiver.run(nothing)
+
+    on_queue(backend, body)
+
+
+BAD = {
+    "no worker": ({"concurrency": 0}, "concurrency: 1 to"),
+    "no message a claim": ({"prefetch": 0}, "prefetch: at least one"),
+    "a negative limit": ({"stop_seconds": -1}, "stop_seconds: a negative"),
+    "a policy that is none": ({"on_failure": 5}, "on_failure: a policy"),
+    "a loss that nobody notices": ({"cancel_on_lost_lease": True}, "set auto_renew"),
+    "an unknown option": ({"workers": 3}, "workers: unknown option; there are"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_an_option_that_makes_no_sense_is_refused_at_once(name: str) -> None:
+    options: Any
+    options, reason = BAD[name]
+
+    async def body(q: mq.Embedded) -> None:
+        with pytest.raises(mq.InvalidArgument, match=reason):
+            q.receiver("q", **options)
+
+    on_queue("trio", body)
+    with mq.open_embedded_sync(":memory:") as q, pytest.raises(mq.InvalidArgument, match=reason):
+        q.receiver("q", **options)
+
+
+@both_loops
+def test_a_handler_that_is_no_function_of_its_colour_is_refused(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        with pytest.raises(mq.InvalidArgument, match="handler"):
+            await q.receiver("q").run(5)  # type: ignore[arg-type]  # wrong on purpose
+
+    on_queue(backend, body)
+    with (
+        mq.open_embedded_sync(":memory:") as q,
+        pytest.raises(mq.InvalidArgument, match="a plain function here"),
+    ):
+        q.receiver("q").run(nothing)
