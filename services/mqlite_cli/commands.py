@@ -12,6 +12,7 @@ from mqlite_cli import flags
 from mqlite_cli.grammar import Command
 from mqlite_cli.table_admin import KEYS, QUEUES, STORE
 from mqlite_cli.table_messages import MESSAGES, TRIAL
+from mqlite_cli.table_more import MORE
 
 SERVE = Command(
     "serve",
@@ -51,7 +52,7 @@ COMPLETION = Command(
 )
 
 COMMANDS: tuple[Command, ...] = (
-    SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, *KEYS, OPENAPI, COMPLETION,
+    SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, *KEYS, *MORE, OPENAPI, COMPLETION,
 )  # fmt: skip
 """All commands, in the order of the help page."""
 
