@@ -148,6 +148,7 @@ class SyncReceivedMessage(Received):
     abandon = blocking(ReceivedMessage.abandon)
     reject = blocking(ReceivedMessage.reject)
     defer = blocking(ReceivedMessage.defer)
+    release = blocking(ReceivedMessage.release)
     renew = blocking(ReceivedMessage.renew)
 
 
@@ -225,6 +226,17 @@ class SyncHandle:
     renew_batch = blocking(Handle.renew_batch)
     give_back = blocking(Handle.give_back)
     pause = blocking(Handle.pause)
+    send_result = blocking(Handle.send_result)
+    release = blocking(Handle.release)
+    explain = blocking(Handle.explain)
+    search = blocking(Handle.search)
+    describe_queue = blocking(Handle.describe_queue)
+    update_queue = blocking(Handle.update_queue)
+    delete_subscription = blocking(Handle.delete_subscription)
+    purge_active = blocking(Handle.purge_active)
+    redrive_selected = blocking(Handle.redrive_selected)
+    resubmit = blocking(Handle.resubmit)
+    backup = blocking(Handle.backup)
 
     def now_ms(self) -> int:
         """The engine's wall clock, as far as it is known here."""

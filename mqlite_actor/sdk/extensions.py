@@ -265,6 +265,9 @@ class Extensions(ABC):
         What is None stays; properties are replaced as a whole. Raises NotFound if it is no dead
         letter (any more), QueueNotFound, MessageTooLarge, GroupRequired.
         """
+        content, own_type = (None, "") if body is None else requests.payload(body)
+        if content_type is None and own_type:
+            content_type = own_type
         patch = ext.MessagePatch(
             message_id=_or_unset(message_id),
             correlation_id=_or_unset(correlation_id),
@@ -273,7 +276,7 @@ class Extensions(ABC):
             content_type=_or_unset(content_type),
             subject=_or_unset(subject),
             properties=UNSET if properties is None else dict(properties),
-            body=UNSET if body is None else requests.payload(body)[0],
+            body=UNSET if content is None else content,
         )
         request = ext.ResubmitRequest(
             queue=queue, seq_number=seq_number, message=patch, target=target

@@ -12,7 +12,6 @@ from __future__ import annotations
 import secrets
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar, Unpack, cast
@@ -21,7 +20,6 @@ from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import (
     InvalidArgument,
-    LockLost,
     NotFound,
     PermissionDenied,
     Unavailable,
@@ -71,19 +69,15 @@ class Handle(Entities, Extensions):
         queue: str,
         messages: Sequence[Message],
         *,
-        attempt_id: str = "",  # noqa: ARG002  # of use where claims can be returned uncounted
+        attempt_id: str = "",
     ) -> None:
         """Return claims that nobody has seen, as if they had not been delivered.
 
         `attempt_id` is that of the receive which brought them, if it had one.
         Where the other side cannot do that, they are abandoned, which counts as a delivery.
         """
-        for message in messages:
-            request = wire.AbandonRequest(
-                queue=queue, seq_number=message.seq_number, lock_token=message.lock_token
-            )
-            with suppress(LockLost):
-                await self.call(request)
+        held = [ReceivedMessage(self, queue, message) for message in messages]
+        await self.release(held, attempt_id=attempt_id)
 
     def receiver(self, queue: str, **options: Unpack[ReceiverOptions]) -> Receiver:
         """A consumer of this queue, to be `run` with a handler. Options: `ReceiverOptions`."""

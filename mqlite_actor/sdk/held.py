@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import anyio.from_thread
 
-from mqlite_actor.contract import wire
+from mqlite_actor.contract import ext, wire
 from mqlite_actor.sdk.blocking import SyncReceivedMessage, Twin
 from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
@@ -77,9 +77,14 @@ class HeldMessage(ReceivedMessage):
         with self.settling():
             await super().defer()
 
+    async def release(self) -> None:
+        with self.settling():
+            await super().release()
+
 
 SETTLEMENTS = (
     wire.CompleteRequest, wire.AbandonRequest, wire.RejectRequest, wire.DeferRequest,
+    ext.ReleaseRequest,
 )  # fmt: skip
 
 
@@ -99,7 +104,7 @@ class SyncHeldMessage(SyncReceivedMessage):
 
     def _ask(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
         """The verbs reach the loop that waits for this thread."""
-        call = self._held.handle.call
+        call: Any = self._held.handle.call
         if not isinstance(request, SETTLEMENTS):
             return anyio.from_thread.run(call, request)
         with self._held.settling():
