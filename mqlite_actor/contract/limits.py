@@ -105,7 +105,7 @@ run again one by one after a failure."""
 INLINE_ROWS: Final = 1000
 INLINE_GROUP_BYTES: Final = 512 * KIB
 INLINE_SECONDS: Final = 0.005
-INLINE_PAUSE_SECONDS: Final = 1.0
+INLINE_PAUSE_SECONDS: Final = 0.1
 """A broker runs groups up to this size in its trio thread, about 5 ms of work (ruling R44). After
 one that took longer they go to the storage thread for the pause."""
 

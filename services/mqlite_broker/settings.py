@@ -45,6 +45,7 @@ OTHERS: Final = (
 
 FLAGS: Final = (
     "addr", "token-file", "tls-cert", "tls-key", "max-connections", "docs-url", "diagnostics-dir",
+    "backup-dir",
     "workers", "link-socket",
 )  # fmt: skip
 SWITCHES: Final = ("insecure-allow-remote", "metrics", "no-lane")
@@ -154,7 +155,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         log_level=_word(environ, "MQLITE_LOG_LEVEL", LEVELS, "info"),
         log_format=_word(environ, "MQLITE_LOG_FORMAT", FORMATS, "text"),
         **_retention(environ, warnings),
-        backup_dir=_get(environ, "MQLITE_BACKUP_DIR"),
+        backup_dir=_either(flags, environ, "backup-dir")[1],
         docs_url=_either(flags, environ, "docs-url")[1] or DOCS_URL,
         insecure_allow_remote=insecure,
         warnings=tuple(warnings),

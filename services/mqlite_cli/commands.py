@@ -12,6 +12,7 @@ from mqlite_cli import flags
 from mqlite_cli.grammar import Command
 from mqlite_cli.table_admin import KEYS, QUEUES, STORE
 from mqlite_cli.table_messages import MESSAGES, TRIAL
+from mqlite_cli.table_more import MORE
 
 SERVE = Command(
     "serve",
@@ -25,6 +26,7 @@ SERVE = Command(
         flags.text("max-connections", "N", "connections at a time (default 960)"),
         flags.text("docs-url", "URL", "what the discovery card names as documentation"),
         flags.file("diagnostics-dir", "keep a private log of failures in this folder"),
+        flags.file("backup-dir", "where backups may be written (default: beside the database)"),
         flags.text("workers", "N", "front-end processes (0: all in one; default: by the cores)"),
         flags.text("link-socket", "PATH", "Unix socket for programs of this machine"),
         flags.switch("no-lane", "serve calls through hypercorn too, slowly"),
@@ -50,7 +52,7 @@ COMPLETION = Command(
 )
 
 COMMANDS: tuple[Command, ...] = (
-    SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, *KEYS, OPENAPI, COMPLETION,
+    SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, *KEYS, *MORE, OPENAPI, COMPLETION,
 )  # fmt: skip
 """All commands, in the order of the help page."""
 

@@ -87,7 +87,7 @@ def peek(run: Invocation) -> int:
     request = PeekRequest(
         queue=queue,
         from_seq=arguments.number("from"),
-        state=_read_state(arguments.text("state")),
+        state=read_state(arguments.text("state")),
         max=arguments.number("max", PEEK_DEFAULT),
     )
     messages = run.session(lambda caller: _peek(caller, request)).messages
@@ -106,7 +106,8 @@ def _peek(caller: Caller, request: PeekRequest) -> MessagesResponse:
     return response
 
 
-def _read_state(word: str) -> str:
+def read_state(word: str) -> str:
+    """A state of messages, or "" for any. InvalidArgument with the words there are."""
     states = [state.value for state in State]
     if word and word not in states:
         known = ", ".join(states)

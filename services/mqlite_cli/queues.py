@@ -1,11 +1,14 @@
-"""Commands about queues: create-queue, list, delete-queue, metrics.
+"""Commands about queues: create-queue, update-queue, list, delete-queue, metrics.
 
 Called by `main` through the command table; each reads its arguments, makes one request and prints.
 """
 
 from __future__ import annotations
 
-from mqlite_actor.contract.errors import InvalidArgument, QueueNotFound
+import msgspec
+
+from mqlite_actor.contract.errors import QueueNotFound
+from mqlite_actor.contract.ext import QueuePatch, UpdateQueueRequest
 from mqlite_actor.contract.wire import (
     CreateQueueRequest,
     DeleteQueueRequest,
@@ -14,23 +17,31 @@ from mqlite_actor.contract.wire import (
     QueueInfo,
     StatsRequest,
 )
-from mqlite_actor.contract.words import Ordering
-from mqlite_actor.sdk.durations import UNBOUNDED_MS, nanoseconds_to_ms
 from mqlite_cli.escaping import field, quoted
-from mqlite_cli.grammar import Arguments, did_you_mean
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.output import key_values
+from mqlite_cli.queue_settings import read_settings
 from mqlite_cli.refusals import Refusal
-
-ON_EXPIRE: dict[str, bool] = {"dead-letter": True, "discard": False}
-"""`--on-expire` to the wire's `dead_letter_on_expire`."""
 
 
 def create_queue(run: Invocation) -> int:
     """`create-queue NAME`: create, or replace the whole configuration."""
     (name,) = run.arguments.words
-    run.ask(CreateQueueRequest(name=name, config=_config(run.arguments)))
+    settings = read_settings(run.arguments)
+    run.ask(CreateQueueRequest(name=name, config=msgspec.convert(settings, QueueConfig)))
     run.output.done({"action": "create-queue", "queue": name})
+    return 0
+
+
+def update_queue(run: Invocation) -> int:
+    """`update-queue NAME`: the settings that are named, and no others."""
+    (name,) = run.arguments.words
+    settings = read_settings(run.arguments)
+    if not settings:
+        raise Refusal(f"name a setting to change; usage: {run.command.usage}")
+    patch = msgspec.convert(settings, QueuePatch)
+    changed = run.ask(UpdateQueueRequest(name, patch, run.arguments.text("generation")))
+    run.output.done({"action": "update-queue", "queue": name, "generation": changed.generation})
     return 0
 
 
@@ -52,10 +63,7 @@ def delete_queue(run: Invocation) -> int:
         )
 
     def work(caller: Caller) -> str:
-        chosen = generation or _generation(caller, name)
-        if not generation:
-            # On record before the request leaves: a repeat needs it.
-            run.streams.complain(f"queue={field(name)} generation={field(chosen)}")
+        chosen = generation or look_up_generation(run, caller, name)
         caller.call(DeleteQueueRequest(name=name, generation=chosen))
         return chosen
 
@@ -64,9 +72,11 @@ def delete_queue(run: Invocation) -> int:
     return 0
 
 
-def _generation(caller: Caller, name: str) -> str:
+def look_up_generation(run: Invocation, caller: Caller, name: str) -> str:
+    """The generation that a queue has now, shown on standard error: a repeat needs the same one."""
     for queue in caller.call(ListQueuesRequest()).queues:
         if queue.name == name:
+            run.streams.complain(f"queue={field(name)} generation={field(queue.generation)}")
             return queue.generation
     raise QueueNotFound(f"queue {quoted(name)} does not exist")
 
@@ -93,54 +103,6 @@ def metrics(run: Invocation) -> int:
         line=f"{line} oldest={stats.oldest_message_age_ms}ms",
     )
     return 0
-
-
-def _config(arguments: Arguments) -> QueueConfig:
-    return QueueConfig(
-        lock_duration_ms=_milliseconds(arguments, "lock"),
-        max_delivery_count=_at_least_zero(arguments, "max-delivery"),
-        default_ttl_ms=_milliseconds(arguments, "ttl"),
-        dedup_window_ms=_milliseconds(arguments, "dedup"),
-        ordering_mode=_one_of(arguments, "ordering", [mode.value for mode in Ordering]),
-        dead_letter_on_expire=ON_EXPIRE.get(_one_of(arguments, "on-expire", list(ON_EXPIRE))),
-        dlq_max_age_ms=_age_bound(arguments, "dlq-max-age"),
-        dlq_max_count=_bound(arguments, "dlq-max-count"),
-        dlq_max_bytes=_bound(arguments, "dlq-max-bytes"),
-    )
-
-
-def _milliseconds(arguments: Arguments, name: str) -> int:
-    return nanoseconds_to_ms(arguments.number(name), field=f"--{name}", is_zero_allowed=True)
-
-
-def _at_least_zero(arguments: Arguments, name: str) -> int:
-    number = arguments.number(name)
-    if number < 0:
-        raise InvalidArgument(f"--{name}: must not be negative")
-    return number
-
-
-def _age_bound(arguments: Arguments, name: str) -> int:
-    """Any negative age is no bound; `-1ns` must not become 0, which would inherit the broker's."""
-    return UNBOUNDED_MS if arguments.number(name) < 0 else _milliseconds(arguments, name)
-
-
-def _bound(arguments: Arguments, name: str) -> int:
-    number = arguments.number(name)
-    if number < -1:
-        raise InvalidArgument(f"--{name}: must not be negative; `unbounded` switches the bound off")
-    return number
-
-
-def _one_of(arguments: Arguments, name: str, words: list[str]) -> str:
-    """The word of a flag, "" when it is not given or empty."""
-    word = arguments.text(name)
-    if word and word not in words:
-        known = ", ".join(words)
-        raise InvalidArgument(
-            f"--{name}: {field(word)} is none of {known}{did_you_mean(word, words)}"
-        )
-    return word
 
 
 def _line(queue: QueueInfo) -> str:

@@ -28,7 +28,7 @@ from mqlite_actor.contract.wire import (
 )
 from mqlite_actor.contract.wire import MessagesResponse as Messages
 from mqlite_actor.sdk.durations import wait_nanoseconds_to_ms
-from mqlite_cli.giving_back import abandoning, deferring
+from mqlite_cli.giving_back import abandoning, deferring, releasing
 from mqlite_cli.holding import DOUBTFUL, Holding
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.numbers import read_seqs
@@ -53,8 +53,12 @@ def receive(run: Invocation) -> int:
     request = _request(run, deletes=deletes)
     if deletes:
         return remove(run, request)
-    back = abandoning(request.queue)
-    holding = Holding(run.streams, give_back=back, give_up=None if keeps else back, warn=run.warn)
+    holding = Holding(
+        run.streams,
+        give_back=releasing(request.queue),
+        give_up=None if keeps else abandoning(request.queue),
+        warn=run.warn,
+    )
 
     def work(caller: Caller) -> None:
         messages = _claim(caller, request, holding)

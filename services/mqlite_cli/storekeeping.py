@@ -1,4 +1,4 @@
-"""Commands about the store as a whole: status, vacuum.
+"""Commands about the store as a whole: status, vacuum, backup.
 
 Called by `dispatch` through the command table. `vacuum` works on the file itself, so it is refused
 where a broker is in force: the broker does this work as part of its own.
@@ -6,6 +6,9 @@ where a broker is in force: the broker does this work as part of its own.
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from mqlite_actor.contract.ext import BackupRequest
 from mqlite_actor.contract.wire import StatusRequest, StatusResponse
 from mqlite_cli.escaping import field, visible
 from mqlite_cli.invocation import Invocation, StoreCaller
@@ -87,6 +90,17 @@ def vacuum(run: Invocation) -> int:
         },
         line=line,
     )
+    return 0
+
+
+def backup(run: Invocation) -> int:
+    """`backup PATH`: a new file; one that is there is never overwritten."""
+    (path,) = run.arguments.words
+    # A relative path is ours here, and the broker's business there.
+    made = run.ask(BackupRequest(path=str(Path.cwd() / path) if run.is_local and path else path))
+    if not made.done:
+        raise Refusal("the broker ended first, and no file was made")
+    run.output.done({"action": "backup", "path": made.path, "size_bytes": made.size_bytes})
     return 0
 
 

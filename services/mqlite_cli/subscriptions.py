@@ -1,4 +1,5 @@
-"""Commands about topics: subscribe, list-subscriptions, test-filter.
+"""Commands about topics: subscribe, delete-subscription, list-subscriptions,
+test-filter.
 
 Called by `dispatch` through the command table. `test-filter` without a broker tries the filter in
 memory: it needs no file and opens none.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from mqlite_actor.contract.ext import DeleteSubscriptionRequest, DeleteSubscriptionResponse
 from mqlite_actor.contract.wire import (
     Filter,
     ListSubscriptionsRequest,
@@ -19,7 +21,9 @@ from mqlite_actor.contract.wire import (
 )
 from mqlite_cli.bodies import read_body
 from mqlite_cli.escaping import field, visible
-from mqlite_cli.invocation import Invocation
+from mqlite_cli.invocation import Caller, Invocation
+from mqlite_cli.output import key_values
+from mqlite_cli.queues import look_up_generation
 from mqlite_cli.refusals import Refusal
 
 _SAMPLE_FLAGS = ("file", "subject", "group", "prop")
@@ -30,6 +34,41 @@ def subscribe(run: Invocation) -> int:
     topic, name = run.arguments.words
     run.ask(SubscribeRequest(topic, name, Filter(run.arguments.text("expr"))))
     run.output.done({"action": "subscribe", "subscription": name, "topic": topic})
+    return 0
+
+
+def delete_subscription(run: Invocation) -> int:
+    """`delete-subscription TOPIC NAME`: messages that it holds keep it, unless they may go."""
+    topic, name = run.arguments.words
+    discards, generation = run.arguments.is_on("discard"), run.arguments.text("generation")
+
+    def work(caller: Caller) -> DeleteSubscriptionResponse:
+        # Messages may go only with the queue that was meant, so a broker wants its generation.
+        is_needed = discards and not generation
+        chosen = look_up_generation(run, caller, name) if is_needed else generation
+        return caller.call(DeleteSubscriptionRequest(topic, name, chosen, discards))
+
+    ended = run.session(work)
+    run.output.took_effect(
+        {
+            "action": "delete-subscription",
+            "subscription": name,
+            "topic": topic,
+            "deleted": ended.deleted,
+            "discarded": ended.discarded,
+        },
+        line="ok: "
+        + key_values(
+            {
+                "action": "delete-subscription",
+                "subscription": name,
+                "topic": topic,
+                "discarded": ended.discarded,
+            }
+        ),
+    )
+    if not ended.deleted:
+        raise Refusal("the broker ended before all messages were deleted; repeat the command")
     return 0
 
 

@@ -9,40 +9,41 @@ from mqlite_cli import flags, grammar
 from mqlite_cli.flags import GLOBAL
 from mqlite_cli.grammar import Command, Flag
 
+SETTINGS: tuple[Flag, ...] = (
+    flags.duration("lock", "how long a received message stays locked (0: 30s)"),
+    flags.integer("max-delivery", "N", "deliveries before a message is dead-lettered (0: 10)"),
+    flags.duration("ttl", "how long messages live (0: for ever)"),
+    flags.duration("dedup", "how long a message id is remembered (0: off)"),
+    flags.text("ordering", "MODE", "standard, group_fifo or strict_fifo (default standard)"),
+    flags.text("on-expire", "WHAT", "dead-letter or discard (default dead-letter)"),
+    Flag(
+        "dlq-max-age",
+        "DURATION|unbounded",
+        "age at which dead letters go (0: the broker's bound)",
+        read=grammar.read_age_bound,
+    ),
+    Flag(
+        "dlq-max-count",
+        "N|unbounded",
+        "dead letters kept (0: the broker's bound)",
+        read=grammar.read_count_bound,
+    ),
+    Flag(
+        "dlq-max-bytes",
+        "N|unbounded",
+        "bytes of dead letters kept (0: the broker's bound)",
+        read=grammar.read_count_bound,
+    ),
+)
+"""What configures a queue."""
+
 QUEUES: tuple[Command, ...] = (
     Command(
         "create-queue",
         "NAME",
         flags=(
             *GLOBAL,
-            flags.duration("lock", "how long a received message stays locked (0: 30s)"),
-            flags.integer(
-                "max-delivery", "N", "deliveries before a message is dead-lettered (0: 10)"
-            ),
-            flags.duration("ttl", "how long messages live (0: for ever)"),
-            flags.duration("dedup", "how long a message id is remembered (0: off)"),
-            flags.text(
-                "ordering", "MODE", "standard, group_fifo or strict_fifo (default standard)"
-            ),
-            flags.text("on-expire", "WHAT", "dead-letter or discard (default dead-letter)"),
-            Flag(
-                "dlq-max-age",
-                "DURATION|unbounded",
-                "age at which dead letters go (0: the broker's bound)",
-                read=grammar.read_age_bound,
-            ),
-            Flag(
-                "dlq-max-count",
-                "N|unbounded",
-                "dead letters kept (0: the broker's bound)",
-                read=grammar.read_count_bound,
-            ),
-            Flag(
-                "dlq-max-bytes",
-                "N|unbounded",
-                "bytes of dead letters kept (0: the broker's bound)",
-                read=grammar.read_count_bound,
-            ),
+            *SETTINGS,
         ),
         summary="Create a queue, or replace all settings of an existing one",
         handler="mqlite_cli.queues:create_queue",

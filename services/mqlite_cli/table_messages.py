@@ -140,6 +140,7 @@ MESSAGES: tuple[Command, ...] = (
         flags=(
             *GLOBAL,
             flags.text("to", "QUEUE", "move them to this queue (default: active in place)"),
+            flags.text("seq", "A,B", "only these numbers"),
             flags.integer("max", "N", "at most so many, the oldest first (0: all)"),
             flags.duration("older-than", "only those first sent longer ago than this (0: all)"),
             flags.integer("rate", "N", "so many a second (0: as fast as it goes)"),

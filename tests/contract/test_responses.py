@@ -143,12 +143,16 @@ def test_a_full_message_has_its_keys_in_the_order_of_the_contract() -> None:
         assert tuple(json.loads(msgspec.json.encode(alone))) == (key,)
 
 
+SURPLUS = {"mailbox_depth", "process", "receive_waiters"}
+"""Keys that our Observe has beyond the contract's (ruling R9); null where nobody knows."""
+
+
 def test_two_keys_of_all_responses_can_be_null() -> None:
     nullable = {
         (call.response.__name__, field.name)
         for call in CALLS
         for field in msgspec.structs.fields(call.response)
-        if "None" in str(field.type)
+        if "None" in str(field.type) and field.name not in SURPLUS
     }
     assert nullable == {("SendResponse", "seq_numbers"), ("ObserveResponse", "queues")}
 

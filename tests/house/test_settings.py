@@ -92,6 +92,7 @@ FIELDS = {
     "tls_key": ["TLS_KEY"],
     "connections_max": ["MAX_CONNECTIONS"],
     "diagnostics_dir": ["DIAGNOSTICS_DIR"],
+    "backup_dir": ["BACKUP_DIR"],
     "workers": ["WORKERS"],
     "link_socket": ["LINK_SOCKET"],
     "cors": ["CORS"],

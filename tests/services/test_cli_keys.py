@@ -278,11 +278,12 @@ def test_a_monitor_token_may_observe_and_nothing_else(tmp_path: Path) -> None:
 
 LOCAL = ("serve", "observe", "vacuum", "openapi", "completion")
 WORDS = {
-    "SEQ": "1", "LOCK_TOKEN": ID, "ID": ID, "EXPR": "true",
+    "SEQ": "1", "PATH": "/nowhere", "LOCK_TOKEN": ID, "ID": ID, "EXPR": "true",
 }  # fmt: skip
 EXTRA = {
     "send": ["x"], "schedule": ["x", "--at", "1h"], "receive-deferred": ["--seq", "1"],
-    "purge-dlq": ["--all"], "delete-queue": ["--yes"],
+    "purge-dlq": ["--all"], "delete-queue": ["--yes"], "update-queue": ["--lock", "1s"],
+    "purge": ["--expect", "0"],
     "key create": ["--name", "n", "--permissions", "send"],
 }  # fmt: skip
 

@@ -22,12 +22,14 @@ from tests.sdk.loopback import (
     Recorded,
     engine_replies,
     loopback,
+    refusal,
     reply,
 )
 from tests.services.cli_process import Shell
 
 RECEIVE, SETTLE = "QueueService/Receive", "QueueService/CompleteBatch"
 ABANDON = "QueueService/Abandon"
+RELEASE = "/mqlite.ext.v1.QueueService/Release"
 TOKEN = "0123456789abcdef" * 2
 LARGE = 100_000
 """Bytes of a body: more than a pipe takes when nobody reads."""
@@ -91,8 +93,32 @@ def test_a_signal_while_the_output_is_stuck_gives_everything_back(
             assert process.stderr is not None
             assert process.stderr.read() == b""
         assert SETTLE not in server.calls
-        assert server.calls.count(ABANDON) == 4
+        assert server.calls.count(RELEASE) == 1
+        assert 1 <= server.calls.count(ABANDON) <= 3
         assert states(shell) == ["active"] * 4
+        # What nobody saw was not delivered.
+        messages = shell.run("peek", "q", "--output", "json", check=0).json
+        assert messages[0]["delivery_count"] == 1
+        assert "delivery_count" not in messages[-1]
+
+
+def test_an_older_broker_takes_all_back_as_deliveries(tmp_path: Path) -> None:
+    with engine_replies() as answer:
+
+        def choose(request: Recorded) -> bytes | None:
+            if request.call == RELEASE:
+                return refusal(404, "not_found", f"no such path: {request.target}")
+            return answer(request)
+
+        with loopback(choose) as server:
+            shell = Shell(tmp_path, MQLITE_ENDPOINT=server.url)
+            fill(shell)
+            with shell.start("receive", "q", "--max", "4") as process:
+                begin_reading(process)
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(BOUND_SECONDS) == 143
+            assert server.calls.count(ABANDON) == 4
+            assert states(shell) == ["active"] * 4
 
 
 def test_an_embedded_receive_gives_back_too(tmp_path: Path) -> None:
@@ -113,7 +139,7 @@ def test_no_ack_gives_back_only_what_nobody_saw(tmp_path: Path) -> None:
             assert process.wait(BOUND_SECONDS) == 130
         assert states(shell)[0] == "locked"
         assert states(shell)[-1] == "active"
-        assert 1 <= server.calls.count(ABANDON) <= 3
+        assert ABANDON not in server.calls
 
 
 def test_what_was_removed_is_shown_to_its_end(tmp_path: Path) -> None:
@@ -199,20 +225,21 @@ class LateBroker:
         assert not self._thread.is_alive()
 
 
+RELEASED = reply(200, {"results": [{"seq_number": 7, "ok": True}]})
 CLAIMED = reply(200, {"messages": [Message(seq_number=7, delivery_count=1, lock_token=TOKEN)]})
 
 
 @pytest.mark.parametrize(
     ("words", "shown", "asked"),
     [
-        ([], b"", ["Receive", "Abandon"]),
+        ([], b"", ["Receive", "Release"]),
         (["--delete"], b'seq=7 deliveries=1 body=""\n', ["Receive"]),
     ],
 )
 def test_a_claim_that_raced_the_signal_is_given_back_or_shown_if_it_is_gone(
     tmp_path: Path, words: list[str], shown: bytes, asked: list[str]
 ) -> None:
-    broker = LateBroker(*[CLAIMED, reply(200, {"ok": True})][: len(asked)])
+    broker = LateBroker(*[CLAIMED, RELEASED][: len(asked)])
     shell = Shell(tmp_path, MQLITE_ENDPOINT=broker.url)
     with shell.start("receive", "q", "--wait", "20s", *words) as process:
         assert broker.is_waiting.wait(BOUND_SECONDS)
@@ -238,12 +265,14 @@ def defer_all(shell: Shell) -> None:
         shell.ok("defer", "q", str(message["seq_number"]), message["lock_token"])
 
 
-def test_the_wire_object_of_an_abandon_names_the_lease(tmp_path: Path) -> None:
+def test_each_message_is_given_back_once_by_its_lease(tmp_path: Path) -> None:
     with stuffed(tmp_path) as (shell, server, _):
-        with shell.start("receive", "q", "--max", "2") as process:
+        with shell.start("receive", "q", "--max", "4") as process:
             begin_reading(process)
             process.send_signal(signal.SIGINT)
             process.wait(BOUND_SECONDS)
-        bodies = [msgspec.json.decode(r.body) for r in server.requests if r.call == ABANDON]
-        assert sorted(body["seq_number"] for body in bodies) == [1, 2]
-        assert all(set(body) == {"queue", "seq_number", "lock_token"} for body in bodies)
+        given_up = [msgspec.json.decode(r.body) for r in server.requests if r.call == ABANDON]
+        (given_back,) = (msgspec.json.decode(r.body) for r in server.requests if r.call == RELEASE)
+        assert all(set(body) == {"queue", "seq_number", "lock_token"} for body in given_up)
+        numbers = [body["seq_number"] for body in [*given_up, *given_back["messages"]]]
+        assert sorted(numbers) == [1, 2, 3, 4]

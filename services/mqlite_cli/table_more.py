@@ -1,0 +1,119 @@
+"""MORE: the rows of the commands beyond the contract's 24. Each stands on a call of our own, so a
+broker of another make, or an older one, answers `unsupported`.
+
+Read by `commands` alone, which puts all rows together.
+"""
+
+from __future__ import annotations
+
+from mqlite_cli import flags
+from mqlite_cli.flags import BODY_FILE, GLOBAL, METADATA, PROPERTIES
+from mqlite_cli.grammar import Command
+from mqlite_cli.table_admin import SETTINGS
+
+_GENERATION = flags.text("generation", "G", "only if it is (still) the queue of this generation")
+
+MORE: tuple[Command, ...] = (
+    Command(
+        "describe",
+        "QUEUE",
+        flags=GLOBAL,
+        summary="Show all settings of a queue, its counts and its subscription",
+        handler="mqlite_cli.describing:describe",
+        is_reader=True,
+        examples=("mqlite describe orders",),
+    ),
+    Command(
+        "update-queue",
+        "NAME",
+        flags=(*GLOBAL, *SETTINGS, _GENERATION),
+        summary="Change some settings of a queue and leave the others",
+        handler="mqlite_cli.queues:update_queue",
+        details="0 sets a setting back to its default.",
+        examples=("mqlite update-queue orders --max-delivery 3",),
+    ),
+    Command(
+        "delete-subscription",
+        "TOPIC",
+        "NAME",
+        flags=(
+            *GLOBAL,
+            flags.switch("discard", "delete what its queue still holds, too"),
+            _GENERATION,
+        ),
+        summary="End a subscription and delete its queue",
+        handler="mqlite_cli.subscriptions:delete_subscription",
+        examples=("mqlite delete-subscription sales gold --discard",),
+    ),
+    Command(
+        "explain",
+        "QUEUE",
+        rest="SEQ",
+        flags=GLOBAL,
+        summary="Say why a message, or the front of a queue, is not delivered",
+        handler="mqlite_cli.describing:explain",
+        is_reader=True,
+        examples=("mqlite explain orders",),
+    ),
+    Command(
+        "search",
+        "QUEUE",
+        flags=(
+            *GLOBAL,
+            flags.text("state", "STATE", "active, locked, deferred, scheduled or dead_lettered"),
+            flags.text("message-id", "ID", "with this id"),
+            flags.text("group", "ID", "of this ordering group"),
+            flags.text("correlation-id", "ID", "with this correlation id"),
+            flags.text("subject", "TEXT", "with this subject"),
+            PROPERTIES,
+            flags.text("body", "TEXT", "whose body holds this text"),
+            flags.integer("from", "SEQ", "lowest sequence number"),
+            flags.integer("to", "SEQ", "highest sequence number"),
+            flags.integer("max", "N", "messages to show, at most 1000 (default 16)"),
+        ),
+        summary="Look for messages that are all of what is given",
+        handler="mqlite_cli.describing:search",
+        is_reader=True,
+        details="Looks through the whole queue, some hundred messages a call.",
+        examples=("mqlite search orders --state dead_lettered --prop table=7",),
+    ),
+    Command(
+        "purge",
+        "QUEUE",
+        flags=(
+            *GLOBAL,
+            flags.integer("expect", "N", "how many active messages you saw; guards the deletion"),
+            flags.integer("max", "N", "at most so many, the oldest first"),
+            flags.duration("older-than", "only those sent longer ago than this"),
+        ),
+        summary="Delete active messages",
+        handler="mqlite_cli.dead_letters:purge_active",
+        details="Without --expect it deletes nothing and says how many there are.",
+    ),
+    Command(
+        "resubmit",
+        "QUEUE",
+        "SEQ",
+        rest="BODY",
+        flags=(
+            *GLOBAL,
+            BODY_FILE,
+            *METADATA,
+            flags.text("to", "QUEUE", "put it into this queue (default: back where it was)"),
+        ),
+        summary="Mend a dead letter and make it active again, in one step",
+        handler="mqlite_cli.dead_letters:resubmit",
+        details="What is not given stays as it is; --prop replaces all properties.",
+    ),
+    Command(
+        "backup",
+        "PATH",
+        flags=GLOBAL,
+        summary="Write a checked snapshot of the store into a new file, while it runs",
+        handler="mqlite_cli.storekeeping:backup",
+        is_reader=True,
+        details="PATH is on the machine of the broker.",
+        examples=("mqlite backup snapshot.db",),
+    ),
+)
+"""In the order of the help page."""
