@@ -23,7 +23,9 @@ def options(seconds: float) -> mq.ReceiverOptions:
 
 
 def say(*words: object) -> None:
-    print(*words, flush=True)
+    """A line as a whole: handlers in threads say theirs at the same time."""
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
 
 
 async def on_a_loop(dsn: str, token: str, seconds: float) -> None:

@@ -161,8 +161,11 @@ def test_a_receive_given_up_before_its_answer_closes_the_connection_for_the_brok
     run(backend, main)
 
 
+@pytest.mark.parametrize("is_old", [False, True], ids=["ours", "an older broker"])
 @both_loops
-def test_an_answer_on_its_way_to_a_caller_who_left_is_given_back(backend: str) -> None:
+def test_an_answer_on_its_way_to_a_caller_who_left_is_given_back(
+    backend: str, *, is_old: bool
+) -> None:
     """The server answers when it sees the client leave, as one whose write has begun does."""
     asked = threading.Event()
     left = threading.Event()
@@ -172,6 +175,10 @@ def test_an_answer_on_its_way_to_a_caller_who_left_is_given_back(backend: str) -
             asked.set()
             left.wait(BOUND_SECONDS)
             return reply(200, {"messages": [MESSAGE]})
+        if request.target.endswith("/Release"):
+            if is_old:
+                return refusal(404, "not_found", "no such path")
+            return reply(200, {"results": [{"seq_number": 7, "ok": True}]})
         return reply(200, {"ok": True})
 
     async def body(q: Handle) -> None:
@@ -184,7 +191,8 @@ def test_an_answer_on_its_way_to_a_caller_who_left_is_given_back(backend: str) -
 
     with loopback(answer) as server:
         use(server, body, backend)
-    assert server.calls == ["QueueService/Receive", "QueueService/Abandon"]
+    verbs = [request.target.rpartition("/")[2] for request in server.requests]
+    assert verbs == ["Receive", "Release", *(["Abandon"] if is_old else [])]
 
 
 def test_a_native_cancellation_of_asyncio_gives_back_too(broker: Broker, queue: str) -> None:
