@@ -295,14 +295,14 @@ async def test_every_end_gives_its_descriptor_back(engine: Engine) -> None:
 
     async with served(engine) as scene:
         await create(scene)
-        await ends(await scene.connect(), [LIST])  # opens what looks need, for good
-        await until(lambda: not served_by(scene))
-        before = descriptors()
-        for sent in ([], [b"POST"], [LIST], [POLL], [request("/")], [SEND[:-3]], [POLL, LIST]):
-            for _ in range(10):
-                await ends(await scene.connect(), sent)
-        await until(lambda: not served_by(scene))
-        assert descriptors() == before
+        found = []
+        for _ in range(4):  # at first the engine opens, as it needs them, what it keeps
+            for sent in ([], [b"POST"], [LIST], [POLL], [request("/")], [SEND[:-3]], [POLL, LIST]):
+                for _ in range(5):
+                    await ends(await scene.connect(), sent)
+            await until(lambda: not served_by(scene))
+            found.append(descriptors())
+        assert found[-1] <= max(found[:-1])
 
 
 async def test_a_fault_of_ours_ends_its_own_connection_only(
