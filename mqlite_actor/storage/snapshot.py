@@ -134,6 +134,7 @@ class Snapshot:
             return self._source
         source = apsw.Connection(self._source, flags=apsw.SQLITE_OPEN_READONLY)
         self._own_source = source
+        source.set_busy_timeout(limits.BUSY_MS)
         source.execute("BEGIN")
         source.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchall()
         return source
