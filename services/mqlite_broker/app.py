@@ -45,6 +45,7 @@ def _question(current: Request) -> Question:
         credentials=tuple(headers.getlist("Authorization")),
         host=headers.get("Host", ""),
         origin=headers.get("Origin", ""),
+        idempotency_key=headers.get("Idempotency-Key", ""),
     )
 
 

@@ -46,7 +46,7 @@ PLAN_BYTES_MAX: Final = 1024
 _ODD: Final = frozenset({b"transfer-encoding", b"expect", b"upgrade", b"trailer", b"te"})
 """Fields that ask for more than an answer."""
 
-_ONCE: Final = frozenset({b"host", b"content-length", b"connection", b"origin"})
+_ONCE: Final = frozenset({b"host", b"content-length", b"connection", b"origin", b"idempotency-key"})
 
 _CONNECTION: Final = {b"": False, b"keep-alive": False, b"close": True}
 
@@ -81,8 +81,8 @@ class Plans:
         known = self._known.get(key)
         if known is None:
             known = plan(head)
-            if known is None:
-                return None
+            if known is None or known.question.idempotency_key:  # no two blocks alike
+                return known
             if len(self._known) >= PLANS_MAX:
                 self._known.clear()
             self._known[key] = known
@@ -140,5 +140,6 @@ def _planned(path: bytes, once: dict[bytes, bytes], credentials: tuple[str, ...]
         credentials=credentials,
         host=host.decode("latin-1"),
         origin=once.get(b"origin", b"").decode("latin-1"),
+        idempotency_key=once.get(b"idempotency-key", b"").decode("latin-1"),
     )
     return Plan(question, int(length), is_last)

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 import trio
 
-from mqlite_actor.contract import wire
+from mqlite_actor.contract import ext, wire
 from mqlite_actor.contract.calls import BY_PATH, CALLS, PREFIX, Call
 from mqlite_actor.contract.decode import decode_request
 from mqlite_actor.contract.errors import (
@@ -74,6 +74,7 @@ class Question(msgspec.Struct, frozen=True):
     credentials: tuple[str, ...] = ()  # every Authorization field
     host: str = ""
     origin: str = ""
+    idempotency_key: str = ""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -232,7 +233,7 @@ class Rpc:
         content = b""
         if call.reads_body:
             content = body if isinstance(body, bytes) else await body()
-        command = entry.request = decode_request(call, content)
+        command = entry.request = _identified(decode_request(call, content), question)
         del body, content  # a large one must not live as long as a long poll
         started = trio.current_time()
         try:
@@ -283,6 +284,16 @@ class Rpc:
 
 
 _BODY_ERRORS: Final[dict[int, type[MqliteError]]] = {413: MessageTooLarge, 503: Unavailable}
+
+
+def _identified(command: wire.Request[Any], question: Question) -> wire.Request[Any]:
+    """A SendResult whose id came as a header; other calls have no use for one (ruling R46)."""
+    key = question.idempotency_key
+    if not key or not isinstance(command, ext.SendResultRequest) or command.request_id == key:
+        return command
+    if command.request_id:
+        raise InvalidArgument("request_id and the Idempotency-Key header differ; give one of them")
+    return msgspec.structs.replace(command, request_id=key)
 
 
 def _cors_fields(cors: str) -> tuple[Field, ...]:
