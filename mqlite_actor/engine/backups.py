@@ -30,7 +30,7 @@ Submit = Callable[[Any], Awaitable[Any]]
 class Backups:
     """Makes backups of one store, in `folder` and below; "": the store's own, None: anywhere."""
 
-    __slots__ = ("_clock", "_ending", "_folder", "_is_running", "_store", "_submit")
+    __slots__ = ("_clock", "_ended", "_ending", "_folder", "_is_running", "_store", "_submit")
 
     def __init__(
         self,
@@ -46,13 +46,19 @@ class Backups:
         self._ending = ending
         self._folder = str(Path(store.path).parent) if folder == "" else folder
         self._is_running = False
+        self._ended = trio.Event()
+
+    async def settled(self) -> None:
+        """Return when no backup holds the store any more; for its end, after the last group."""
+        while self._is_running:
+            await self._ended.wait()
 
     async def backup(self, request: BackupRequest) -> BackupResponse:
         """Copy, sync, check, name. `done` False if the engine ended first."""
         path = snapshot.destination(request.path, self._folder)
         if self._is_running:
             raise Unavailable("another backup is being made; wait for its end")
-        self._is_running = True
+        self._is_running, self._ended = True, trio.Event()
         started = self._clock.monotonic()
         source = self._store.connection if self._store.is_memory else self._store.path
         copy = Snapshot(source, path, self._is_over)
@@ -66,6 +72,7 @@ class Backups:
             with trio.CancelScope(shield=True):
                 await self._end(copy)
             self._is_running = False
+            self._ended.set()
         duration_ms = int((self._clock.monotonic() - started) * 1000)
         return BackupResponse(done=size > 0, path=path, size_bytes=size, duration_ms=duration_ms)
 

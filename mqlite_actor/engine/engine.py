@@ -83,7 +83,7 @@ class Engine:
     __slots__ = (
         "_actor", "_chores", "_filtering", "_is_open", "_keeper", "_local", "_look_out",
         "_observer", "_options", "_started", "_stop", "_store", "_sweeper", "_table", "_thread",
-        "_watchdog",
+        "_watchdog", "backups",
     )  # fmt: skip
 
     def __init__(self, store: SqliteStore, options: EngineOptions) -> None:
@@ -98,7 +98,7 @@ class Engine:
         self._sweeper = Sweeper(submit, clock, options.retention, report)
         self._chores = Chores(submit, clock)
         self._filtering = Filtering(submit, clock)
-        backups = Backups(store, submit, clock, self._chores.ending, options.backup_folder)
+        self.backups = Backups(store, submit, clock, self._chores.ending, options.backup_folder)
         truncate = partial(submit, commands.TruncateLog())
         self._keeper = Keeper(store, truncate, self._chores.reclaim, clock, report)
         self._look_out = LookOut(
@@ -124,7 +124,7 @@ class Engine:
             wire.ReceiveRequest: self._receive,
             wire.RedriveRequest: self._chores.redrive,
             wire.PurgeRequest: self._chores.purge,
-            ext.BackupRequest: backups.backup,
+            ext.BackupRequest: self.backups.backup,
             ext.RedriveSelectedRequest: self._chores.redrive_selected,
             ext.PurgeActiveRequest: self._chores.purge_active,
             ext.DeleteSubscriptionRequest: self._chores.delete_subscription,

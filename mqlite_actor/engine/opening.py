@@ -45,6 +45,9 @@ async def run_engine(
             await engine.run(task_status)
         except BaseExceptionGroup as group:
             failure = engine.crash or _single(group)
+        finally:
+            with trio.CancelScope(shield=True):  # a copy of a database in memory hangs on it
+                await engine.backups.settled()
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(store.close)

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from mqlite_actor.clock import ManualClock
-from mqlite_actor.contract import limits, wire
+from mqlite_actor.contract import ext, limits, wire
 from mqlite_actor.contract.errors import Closed, StorageFailed, Unavailable
 from mqlite_actor.contract.keys import ListKeysRequest
 from mqlite_actor.contract.observe import ObserveRequest
@@ -37,6 +37,9 @@ EXAMPLES: dict[type[Any], Any] = {
     wire.PeekRequest: wire.PeekRequest(queue="q"),
     wire.ListQueuesRequest: wire.ListQueuesRequest(),
     wire.ListSubscriptionsRequest: wire.ListSubscriptionsRequest(),
+    ext.DescribeQueueRequest: ext.DescribeQueueRequest(name="q"),
+    ext.ExplainRequest: ext.ExplainRequest(queue="q"),
+    ext.SearchRequest: ext.SearchRequest(queue="q"),
     ListKeysRequest: ListKeysRequest(),
     commands.Authenticate: commands.Authenticate(bytes(32)),
     commands.CountEntities: commands.CountEntities(),

@@ -137,7 +137,7 @@ async def test_storage_in_doubt_is_asked_again_until_it_answers(
     for command in list(watched._table):
         teach(watched, command, breakable(watched._table[command]))
     with pytest.raises(kind):
-        await watched.call(wire.StatusRequest())
+        await asking.make(watched, "q")
     assert watched.unready == "the storage is in doubt"
     mock_clock.jump(limits.SWEEP_SECONDS)
     await settled()

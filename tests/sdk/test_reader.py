@@ -205,7 +205,8 @@ async def test_every_call_of_the_contract_that_only_looks_is_answered(
     outside = Outside(dsn(path))
     for kind in READS:
         if issubclass(kind, wire.Request):
-            outside.call(kind(queue="q") if "queue" in kind.__struct_fields__ else kind())
+            named = {each: "q" for each in ("queue", "name") if each in kind.__struct_fields__}
+            outside.call(kind(**named))
     outside.call(wire.StatusRequest())
     outside.call(ObserveRequest())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,6 @@ import asyncio
 import pytest
 import mqlite_actor as mq
 from mqlite_actor.testing import assert_queue, drain
-
-pytest_plugins = ["mqlite_actor.testing.plugin"]
 
 
 def test_blocking(mq_queue, mq_clock):
@@ -58,6 +57,8 @@ def test_under_asyncio(mq_broker):
 def test_the_plugin_works_with_pytest_trio_asyncio_and_without_a_loop(tmp_path: Path) -> None:
     (tmp_path / "test_kit.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-o", "trio_mode=true"]
+    if not [each for each in entry_points(group="pytest11") if each.name == "mqlite"]:
+        command += ["-p", "mqlite_actor.testing.plugin"]  # a tree that is not installed
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "test_kit.py"],
         cwd=tmp_path,
