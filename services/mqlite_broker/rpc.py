@@ -230,13 +230,13 @@ class Rpc:
         if call.needs_auth and not self.authenticator.is_on:
             raise PermissionDenied("authentication is off, so there are no access keys")
         entry.no_store = call.no_store
-        content = b""
-        if call.reads_body:
-            content = body if isinstance(body, bytes) else await body()
-        command = entry.request = _identified(decode_request(call, content), question)
-        del body, content  # a large one must not live as long as a long poll
         started = trio.current_time()
         try:
+            content = b""
+            if call.reads_body:
+                content = body if isinstance(body, bytes) else await body()
+            command = entry.request = _identified(decode_request(call, content), question)
+            del body, content  # a large one must not live as long as a long poll
             reply: wire.Response = await self.visit.call(command)
         finally:
             self.traffic.took(call.name, trio.current_time() - started)
