@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from mqlite_actor.contract import ext, wire
 from mqlite_actor.contract.calls import Call
-from mqlite_broker.logs import Field, access, access_line, shown
+from mqlite_broker.logs import Field, Plain, access, access_line, shown
 
 READ: Final[dict[str, Callable[[Any], str | int]]] = {
     "queue": attrgetter("queue"),
@@ -57,12 +57,15 @@ FIELDS: Final[dict[type[Any], tuple[str, ...]]] = {
 }
 
 
+SENDS: Final = (wire.SendRequest, ext.SendResultRequest)
+
+
 def describe(request: object, reply: object) -> list[Field]:
     """The fields of one decoded request and, if there is one, its reply."""
     fields: list[Field] = [
         (SHOWN_AS.get(name, name), READ[name](request)) for name in FIELDS.get(type(request), ())
     ]
-    if isinstance(request, wire.SendRequest | ext.SendResultRequest) and len(request.messages) == 1:
+    if isinstance(request, SENDS) and len(request.messages) == 1:
         message_id = request.messages[0].message_id
         fields += [("msg_id", message_id)] if message_id else []
     if isinstance(reply, wire.MessagesResponse):
@@ -92,7 +95,7 @@ class Entry:
         fields: list[Field] = [("status", status), *describe(self.request, self.reply)]
         if self.code:
             fields.append(("code", self.code))
-        fields.append(("dur", f"{(ended - self.started) * 1e3:.3f}ms"))
+        fields.append(("dur", Plain(f"{(ended - self.started) * 1e3:.3f}ms")))
         access_line(level, shown(self.name), fields)
 
     def _level(self, status: int) -> int:

@@ -45,6 +45,13 @@ PIPE_BYTES: Final[int] = getattr(select, "PIPE_BUF", 512)
 
 CLOCK: Final = SystemClock()
 
+
+class Plain(str):
+    """A text that needs no look before it stands in a line: made by us, of plain characters."""
+
+    __slots__ = ()
+
+
 access = logging.getLogger("mqlite.access")
 _root = logging.getLogger("mqlite")
 
@@ -181,7 +188,8 @@ def _text_line(at: float, level: int, text: str, fields: Sequence[Field], error:
     stamp = f"{_local(second)}.{round((at - second) * 1000) % 1000:03d}"
     found = f"{stamp} {_WORD_OF.get(level, 'INFO')} {printable(text)}"
     for name, value in fields:
-        found += f" {name}={shown(value)}"
+        is_plain = type(value) is int or type(value) is Plain
+        found += f" {name}={value}" if is_plain else f" {name}={shown(value)}"
     return f"{found}\n{error}\n" if error else f"{found}\n"
 
 

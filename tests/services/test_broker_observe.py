@@ -291,9 +291,7 @@ async def test_the_time_of_a_call_is_kept_from_its_first_answer_on(scene: Scene)
     assert latencies(seen) == {"AdminService/ListQueues": 5}, "behind the credential check only"
     for body in (b"{", b'{"nope":1}'):
         assert (await scene.ask(path("Stats"), body)).status == 400
-    assert latencies(await observe(scene))["QueueService/Stats"] == 2, (
-        "refusals too"
-    )
+    assert latencies(await observe(scene))["QueueService/Stats"] == 2, "refusals too"
     assert all(row["sum_seconds"] > 0 for row in seen["http"]["handler_latency"])
 
 
