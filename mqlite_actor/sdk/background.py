@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
@@ -22,7 +21,7 @@ import outcome
 import trio
 
 from mqlite_actor.contract.errors import Closed, InvalidArgument, MqliteError
-from mqlite_actor.sdk.origin import check_process
+from mqlite_actor.sdk.origin import check_process, here, is_elsewhere
 
 H = TypeVar("H")
 T = TypeVar("T")
@@ -67,14 +66,15 @@ class Background(Generic[H]):
     """The thread, and what is open in it (`inner`). Made by `start` or `start_async`."""
 
     __slots__ = (
-        "_closing", "_failure", "_jobs", "_opener", "_pid", "_ready", "_thread", "_token", "inner",
+        "_closing", "_failure", "_jobs", "_opener", "_origin", "_ready", "_thread", "_token",
+        "inner",
     )  # fmt: skip
 
     inner: H
 
     def __init__(self, opener: Callable[[], AbstractAsyncContextManager[H]]) -> None:
         self._opener = opener
-        self._pid = os.getpid()
+        self._origin = here()
         self._ready = threading.Event()
         self._closing = trio.Event()
         self._failure: BaseException | None = None
@@ -105,7 +105,7 @@ class Background(Generic[H]):
     def close(self) -> None:
         """Let running calls end, close what is open, end the thread. Raises what broke it, if
         anything did. Again, or in a forked child, it does nothing."""
-        if os.getpid() != self._pid:
+        if is_elsewhere(self._origin):
             return
         if self._token is not None:
             with contextlib.suppress(trio.RunFinishedError):
@@ -176,7 +176,7 @@ class Background(Generic[H]):
         undo: Undo[Any] | None,
         tell: Callable[[], object],
     ) -> _Job:
-        check_process(self._pid)
+        check_process(self._origin)
         if threading.get_ident() == self._thread.ident:
             raise InvalidArgument(
                 "a call from inside the engine's own thread would wait for itself; run the"

@@ -10,7 +10,6 @@ and the handle usable; after a fork, after the end and inside its own transactio
 from __future__ import annotations
 
 import functools
-import os
 import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -36,7 +35,7 @@ from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.http_sync import HttpSyncClient
 from mqlite_actor.sdk.message import Received, ReceivedMessage
-from mqlite_actor.sdk.origin import check_process
+from mqlite_actor.sdk.origin import check_process, here
 
 if TYPE_CHECKING:
     from mqlite_actor.sdk.background import Background
@@ -252,11 +251,11 @@ def open_http_sync(
     endpoint: Endpoint, *, token: str | None = None, tls: ssl.SSLContext | None = None
 ) -> Iterator[SyncHandle]:
     """A broker over the light HTTP client, for the length of a block."""
-    pid = os.getpid()
+    origin = here()
     with HttpSyncClient(endpoint, token=token, tls=tls) as client:
 
         def ask(request: wire.Request[R]) -> R:
-            check_process(pid)
+            check_process(origin)
             return client.call(request)
 
         yield SyncHttp(ask, partial(_open_async, endpoint, token, tls))

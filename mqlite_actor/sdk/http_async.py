@@ -11,7 +11,6 @@ proxies of the environment: the credential goes to the address that was named an
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,7 +27,7 @@ from mqlite_actor.sdk.address import Endpoint, dial
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.http_clock import BrokerClock
 from mqlite_actor.sdk.http_wire import Trip, under_way
-from mqlite_actor.sdk.origin import check_process
+from mqlite_actor.sdk.origin import check_process, here
 
 R = TypeVar("R")
 
@@ -51,7 +50,7 @@ class HttpHandle(Handle):
     """A broker over HTTP. Any number of tasks may share it; it belongs to the loop that opened
     it."""
 
-    __slots__ = ("_clock", "_dial", "_is_closed", "_loop", "_pid", "_pool", "_shown", "_token")
+    __slots__ = ("_clock", "_dial", "_is_closed", "_loop", "_origin", "_pool", "_shown", "_token")
 
     def __init__(
         self,
@@ -67,7 +66,7 @@ class HttpHandle(Handle):
         self._clock = BrokerClock()
         self._is_closed = False
         self._loop = http_wire.current_loop()
-        self._pid = os.getpid()
+        self._origin = here()
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=tls or (ssl.create_default_context() if self._dial.is_tls else None),
             max_connections=None,
@@ -101,7 +100,7 @@ class HttpHandle(Handle):
     def _check(self) -> None:
         if self._is_closed:
             raise Closed("this handle was closed")
-        check_process(self._pid)
+        check_process(self._origin)
         if self._loop is not http_wire.current_loop():
             raise Unsupported(
                 "this handle belongs to the loop that opened it; open one in each loop"
