@@ -71,6 +71,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "httptools": ("services/mqlite_broker/",),
     "prometheus_client": ("services/mqlite_broker/",),
     "rich": ("services/mqlite_monitor/", "services/mqlite_cli/"),
+    "mcp": ("services/mqlite_mcp/",),
+    "mcp_types": ("services/mqlite_mcp/",),
+    "pydantic": ("services/mqlite_mcp/",),
     "sqlite3": (),  # a second SQLite in the process loses the file's locks
 }
 """Library → the folders that may import it."""

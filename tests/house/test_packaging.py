@@ -75,6 +75,7 @@ def test_the_wheel_says_name_version_licence_and_script(wheel: zipfile.ZipFile) 
     assert f"{folder}/licenses/LICENSE" in wheel.namelist()
     scripts = wheel.read(f"{folder}/entry_points.txt").decode()
     assert "mqlite = mqlite_cli.main:run" in scripts
+    assert "mqlite-mcp = mqlite_mcp.main:run" in scripts
 
 
 def test_an_editable_install_puts_the_root_and_services_on_the_path(tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""The script `mqlite-mcp`: its words, its variables, its exit code.
+
+Decides what to talk to (a broker, or with `--db` a file of its own) and hands over to `serving`.
+Rules: whatever cannot be, a bad address, a locked file, a missing package, is one line on stderr
+and exit 1 before anything is read from stdin; the credential comes from the environment only,
+since everybody on the machine can read the words of a command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mqlite_actor.contract.errors import InvalidArgument, MqliteError
+from mqlite_actor.sdk.address import Destination, classify
+from mqlite_actor.sdk.connect import ConnectOptions
+from mqlite_actor.version import __version__
+
+ENDPOINT_DEFAULT = "mqlite://127.0.0.1:6754"
+"""Where `mqlite serve` listens on this machine when nobody says else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the tools talk to."""
+
+    dsn: str
+    options: ConnectOptions
+    is_embedded: bool
+
+
+def run() -> int:
+    """Serve MCP on this process's stdin and stdout until they end; the exit code."""
+    words = _parser().parse_args(sys.argv[1:])
+    try:
+        from mqlite_mcp import serving  # noqa: PLC0415 - --help and --version need no SDK
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0].startswith("mqlite_"):
+            raise
+        return _fail(f"install mqlite-actor[mcp]: the package {error.name} is missing")
+    try:
+        target = target_of(words.db, os.environ)
+        serving.serve(
+            target.dsn,
+            target.options,
+            is_embedded=target.is_embedded,
+            is_extended=words.extended,
+            keeps_leases=words.keep_leases,
+        )
+    except (MqliteError, OSError) as error:
+        return _fail(str(error))
+    return 0
+
+
+def target_of(db: str | None, environ: Mapping[str, str]) -> Target:
+    """The store that `--db` names, else the broker of the environment; InvalidArgument."""
+    if db is not None:
+        dsn = db if db.startswith("file:") or db == ":memory:" else f"file:{db}"
+        return Target(dsn, {}, is_embedded=True)
+    endpoint = environ.get("MQLITE_ENDPOINT") or ENDPOINT_DEFAULT
+    kind = classify(endpoint)
+    if kind is Destination.STORE:
+        raise InvalidArgument(
+            "MQLITE_ENDPOINT names a store, not a broker; use --db to open a file"
+        )
+    token = environ.get("MQLITE_TOKEN", "")
+    options: ConnectOptions = {"token": token} if token and kind is Destination.BROKER else {}
+    return Target(endpoint, options, is_embedded=False)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mqlite-mcp",
+        allow_abbrev=False,
+        description="An MCP server over stdin and stdout. It talks to the broker of "
+        f"MQLITE_ENDPOINT (default {ENDPOINT_DEFAULT}; credential: MQLITE_TOKEN).",
+    )
+    parser.add_argument("--db", metavar="FILE", help="open this file instead of calling a broker")
+    parser.add_argument("--extended", action="store_true", help="offer the further tools as well")
+    parser.add_argument(
+        "--keep-leases",
+        action="store_true",
+        help="at the end, leave received messages locked instead of giving them back",
+    )
+    parser.add_argument("--version", action="version", version=f"mqlite-mcp {__version__}")
+    return parser
+
+
+def _fail(text: str) -> int:
+    first = " ".join(text.split())
+    sys.stderr.write(f"error: {first}\n")
+    return 1
