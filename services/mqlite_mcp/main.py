@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mqlite_actor.contract.errors import InvalidArgument, MqliteError
-from mqlite_actor.sdk.address import Destination, classify
+from mqlite_actor.sdk.address import Destination, classify, parse_endpoint
 from mqlite_actor.sdk.connect import ConnectOptions
 from mqlite_actor.version import __version__
 
@@ -61,7 +61,11 @@ def target_of(db: str | None, environ: Mapping[str, str]) -> Target:
         dsn = db if db.startswith("file:") or db == ":memory:" else f"file:{db}"
         return Target(dsn, {}, is_embedded=True)
     endpoint = environ.get("MQLITE_ENDPOINT") or ENDPOINT_DEFAULT
-    kind = classify(endpoint)
+    try:
+        kind = classify(endpoint)
+    except InvalidArgument:
+        parse_endpoint(endpoint)  # says what a broker's address looks like
+        raise
     if kind is Destination.STORE:
         raise InvalidArgument(
             "MQLITE_ENDPOINT names a store, not a broker; use --db to open a file"

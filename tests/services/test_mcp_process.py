@@ -1,0 +1,188 @@
+"""The MCP server as a process: its start, its refusals, its stream (fault B85)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from mqlite_actor import open_embedded
+from mqlite_actor.version import __version__
+from tests.conformance.broker import BOUND_SECONDS
+from tests.services.cli_process import clean_environ
+from tests.services.mcp_process import PROGRAM, endpoint_of, lines, result, silent
+
+MEMORY = ("--db", ":memory:")
+
+
+def ran(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """A run without input, to its end."""
+    return subprocess.run(
+        [*PROGRAM, *words],
+        cwd=folder,
+        env=clean_environ(environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=4 * BOUND_SECONDS,
+    )
+
+
+# -- start -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("T81")
+@pytest.mark.parametrize(
+    ("endpoint", "mend"),
+    [
+        ("127.0.0.1:6754", "mqlite://127.0.0.1:6754"),
+        ("ftp://host", "mqlite://"),
+        ("file:./mq.db", "--db"),
+        ("http://", "host"),
+    ],
+)
+def test_an_address_that_is_none_ends_it_before_it_reads(
+    tmp_path: Path, endpoint: str, mend: str
+) -> None:
+    with lines(tmp_path, MQLITE_ENDPOINT=endpoint) as it:
+        assert it.process.wait(BOUND_SECONDS) == 1
+        code, errors = it.end()
+    assert code == 1
+    assert errors.startswith("error: ")
+    assert errors.count("\n") == 1
+    assert mend in errors
+
+
+@pytest.mark.promise("T81")
+def test_the_end_of_stdin_ends_it_with_0_whether_or_not_there_is_a_broker(tmp_path: Path) -> None:
+    done = ran(tmp_path, MQLITE_ENDPOINT="http://127.0.0.1:1")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+async def test_a_file_that_is_owned_by_another_is_refused_in_a_line(tmp_path: Path) -> None:
+    async with open_embedded(f"file:{tmp_path / 'mq.db'}"):
+        done = await trio.to_thread.run_sync(ran, tmp_path, "--db", "mq.db")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_version_and_help_are_printed(tmp_path: Path) -> None:
+    assert ran(tmp_path, "--version").stdout == f"mqlite-mcp {__version__}\n"
+    assert "--extended" in ran(tmp_path, "--help").stdout
+    assert ran(tmp_path, "--ext").returncode == 2
+
+
+# -- the stream ------------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("T82")
+def test_ids_come_back_as_they_were_and_notifications_get_no_answer(tmp_path: Path) -> None:
+    with lines(tmp_path, *MEMORY) as it:
+        it.begin()
+        it.say({"jsonrpc": "2.0", "method": "notifications/unheard_of"})
+        for each in ("text", 7, 2**53 + 1, 0, ""):
+            it.say({"jsonrpc": "2.0", "id": each, "method": "ping"})
+            answer = it.answer()
+            assert (answer["id"], answer["result"]) == (each, {})
+        it.say({"jsonrpc": "2.0", "id": 8, "method": "unheard/of"})
+        assert it.answer()["error"]["code"] == -32601
+        it.say({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"arguments": {}}})
+        assert it.answer()["error"]["code"] == -32602
+        it.call(10, "unheard_of")
+        assert result(it.answer())["isError"] is True
+        assert it.end() == (0, "")
+
+
+@pytest.mark.promise("T82")
+def test_lines_that_are_no_messages_cost_only_themselves(tmp_path: Path) -> None:
+    deep = b"[" * 100_000
+    with lines(tmp_path, *MEMORY) as it:
+        it.begin()
+        it.say(b"", b"   ", b"no JSON", deep, b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]')
+        it.say(b'{"jsonrpc":"2.0","id":null,"method":"ping"}', b"\xff\xfe", b'{"id":true}')
+        it.say(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\r')
+        assert it.answer() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+        it.say(b'{"jsonrpc":"2.0","id":2,"method":"ping","params":{"a":"\\ud800"}}')
+        assert it.answer()["error"]["code"] == -32600
+        code, errors = it.end()
+    assert code == 0
+    assert errors.count("it was skipped") >= 5
+
+
+def test_what_was_asked_just_before_the_end_of_stdin_is_answered(tmp_path: Path) -> None:
+    with lines(tmp_path, *MEMORY) as it:
+        it.begin()
+        it.call(1, "list_queues")
+        assert it.process.stdin is not None
+        it.process.stdin.write(b'{"jsonrpc":"2.0","id":2,"method":"ping"}')
+        it.process.stdin.close()
+        it.process.stdin = None
+        assert {it.answer()["id"], it.answer()["id"]} == {1, 2}
+        assert it.process.wait(BOUND_SECONDS) == 0
+
+
+def test_stdout_holds_nothing_but_the_protocol_whatever_is_printed() -> None:
+    program = (
+        "import os, subprocess, sys, warnings\n"
+        "from mqlite_mcp.stdio import guarded\n"
+        "with guarded() as wire:\n"
+        "    print('a banner', flush=True)\n"
+        "    os.write(1, b'bytes')\n"
+        "    subprocess.run([sys.executable, '-c', 'print(1)'])\n"
+        "    assert sys.stdin.read() == ''\n"
+        "print('afterwards')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", program],
+        env=clean_environ({}),
+        input="kept for the protocol",
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=4 * BOUND_SECONDS,
+    )
+    assert done.stdout == "afterwards\n"
+    assert "a banner" in done.stderr
+
+
+def test_every_line_is_one_object_in_ascii_with_all_warnings_on(tmp_path: Path) -> None:
+    body = "a\r\nb\u2028c\u2029d\x85\x0b\x0c ü 𝄞"
+    with lines(tmp_path, *MEMORY, PYTHONDEVMODE="1", PYTHONWARNINGS="always") as it:
+        it.begin()
+        it.call(1, "create_queue", name="q")
+        it.answer()
+        it.call(2, "send", queue="q", body=body)
+        it.answer()
+        it.call(3, "receive", queue="q")
+        (message,) = result(it.answer())["structuredContent"]["messages"]
+        assert message["body_text"] == body
+        code, errors = it.end()
+    assert code == 0
+    assert "Traceback" not in errors
+
+
+@pytest.mark.promise("T83")
+def test_arguments_that_do_not_fit_reach_no_broker(tmp_path: Path) -> None:
+    wrong: list[tuple[str, dict[str, object]]] = [
+        ("send", {"queue": "q"}),
+        ("complete", {"queue": "q", "seq_number": "1", "lock_token": "x"}),
+        ("stats", {"queue": None}),
+        ("receive", {"queue": "q", "surplus": 1}),
+        ("create_key", {"id": "short", "name": "n", "permissions": ["send"]}),
+    ]
+    with silent() as mute, lines(tmp_path, MQLITE_ENDPOINT=endpoint_of(mute)) as it:
+        mute.setblocking(False)
+        it.begin()
+        for number, (tool, arguments) in enumerate(wrong):
+            it.call(number, tool, **arguments)
+            answer = result(it.answer())
+            assert answer["isError"] is True
+            assert answer["structuredContent"]["code"] == "invalid_argument"
+        with pytest.raises(BlockingIOError):
+            mute.accept()
+        it.end()
