@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import anyio
+import mcp_types as types
 import pytest
 import trio
+from mcp.shared.message import SessionMessage
 
 from mqlite_actor import open_embedded
 from mqlite_actor.version import __version__
+from mqlite_mcp import stdio
+from mqlite_mcp.session import CALLS_MAX
 from tests.conformance.broker import BOUND_SECONDS
 from tests.services.cli_process import clean_environ
 from tests.services.mcp_process import PROGRAM, endpoint_of, lines, result, silent
@@ -77,6 +83,22 @@ def test_version_and_help_are_printed(tmp_path: Path) -> None:
     assert ran(tmp_path, "--ext").returncode == 2
 
 
+def test_without_its_package_it_says_what_to_install() -> None:
+    program = "import sys; sys.modules['mcp'] = sys.modules['mcp_types'] = None\n"
+    program += "from mqlite_mcp.main import run; sys.argv = ['mqlite-mcp']; sys.exit(run())"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=clean_environ({}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=4 * BOUND_SECONDS,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: install mqlite-actor[mcp]")
+
+
 # -- the stream ------------------------------------------------------------------------------------
 
 
@@ -112,6 +134,48 @@ def test_lines_that_are_no_messages_cost_only_themselves(tmp_path: Path) -> None
         code, errors = it.end()
     assert code == 0
     assert errors.count("it was skipped") >= 5
+
+
+async def test_a_line_without_end_is_skipped_and_the_next_is_read(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stdio, "LINE_BYTES_MAX", 1000)
+    received, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](4)
+    refused, _answers = anyio.create_memory_object_stream[SessionMessage](4)
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as out:
+        out.write(b"x" * 5000 + b"\n" + b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n' + b"y" * 5000)
+    with trio.fail_after(BOUND_SECONDS):
+        async with received, refused, inbox, _answers:
+            await stdio.Wire(reading, reading).read(received, refused)
+            message = await inbox.receive()
+            with pytest.raises(anyio.WouldBlock):
+                inbox.receive_nowait()
+    os.close(reading)
+    assert isinstance(message, SessionMessage)
+    assert isinstance(message.message, types.JSONRPCRequest)
+    assert message.message.id == 1
+    assert "longer than 1000 bytes" in capfd.readouterr().err
+
+
+def test_an_agent_that_has_run_wild_is_refused_and_can_still_cancel(tmp_path: Path) -> None:
+    with lines(tmp_path, *MEMORY) as it:
+        it.begin()
+        it.call("make", "create_queue", name="q")
+        it.answer()
+        for number in range(CALLS_MAX):
+            it.call(number, "receive", queue="q", wait_time_ms=20_000)
+        it.call("surplus", "stats", queue="q")
+        answer = it.answer()
+        assert answer["id"] == "surplus"
+        assert result(answer)["structuredContent"]["code"] == "unavailable"
+        name = "notifications/cancelled"
+        it.say({"jsonrpc": "2.0", "method": name, "params": {"requestId": 0}})
+        it.say({"jsonrpc": "2.0", "id": "sync", "method": "ping"})
+        assert it.answer()["id"] == "sync"
+        it.call("later", "send", queue="q", body="for one of them")
+        seen = [it.answer()["id"], it.answer()["id"]]
+        assert "later" in seen
 
 
 def test_what_was_asked_just_before_the_end_of_stdin_is_answered(tmp_path: Path) -> None:
