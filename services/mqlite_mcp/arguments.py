@@ -86,17 +86,15 @@ def _inlined(document: Json) -> Json:
         if "$ref" in node:
             target = flat(parts[node["$ref"].rpartition("/")[2]])
             return {**target, **{key: flat(item) for key, item in node.items() if key != "$ref"}}
-        return {key: flat(item) for key, item in node.items() if not _is_title(key, item)}
+        return {key: flat(item) for key, item in node.items() if not _says_nothing(key, item)}
 
-    top = flat({key: item for key, item in document.items() if key != "$defs"})
-    if not top.get("required"):
-        top.pop("required", None)
+    top: Json = flat({key: item for key, item in document.items() if key != "$defs"})
     return {**top, "additionalProperties": False}
 
 
-def _is_title(key: str, item: object) -> bool:
-    """`title` names a struct here; a property of that name would be an object."""
-    return key == "title" and isinstance(item, str)
+def _says_nothing(key: str, item: object) -> bool:
+    """The name of a struct (a property called so would be an object), or a list of nothing."""
+    return (key == "title" and isinstance(item, str)) or (key == "required" and item == [])
 
 
 def _worded(reason: str) -> str:

@@ -110,7 +110,7 @@ def test_arguments_are_those_of_the_specification() -> None:
 def test_required_names_are_properties_and_are_listed_only_when_there_are_any(name: str) -> None:
     schema = BY_NAME[name].arguments.schema
     assert schema["type"] == "object"
-    assert schema.get("required", None) != []
+    assert "'required': []" not in str(schema)
     assert set(schema.get("required", [])) <= set(schema["properties"])
     assert all(part["description"] for part in schema["properties"].values())
     assert "$ref" not in str(schema)
