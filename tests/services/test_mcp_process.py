@@ -19,7 +19,7 @@ from mqlite_mcp import stdio
 from mqlite_mcp.session import CALLS_MAX
 from tests.conformance.broker import BOUND_SECONDS
 from tests.services.cli_process import clean_environ
-from tests.services.mcp_process import PROGRAM, endpoint_of, lines, result, silent
+from tests.services.mcp_process import INITIALIZE, PROGRAM, endpoint_of, lines, result, silent
 
 MEMORY = ("--db", ":memory:")
 
@@ -250,3 +250,11 @@ def test_arguments_that_do_not_fit_reach_no_broker(tmp_path: Path) -> None:
         with pytest.raises(BlockingIOError):
             mute.accept()
         it.end()
+
+
+@pytest.mark.promise("T5")
+def test_the_server_says_the_version_of_the_package(tmp_path: Path) -> None:
+    with lines(tmp_path, *MEMORY) as it:
+        it.say(INITIALIZE)
+        assert it.answer()["result"]["serverInfo"]["version"] == __version__
+        assert it.end()[0] == 0
