@@ -9,6 +9,7 @@ import.
 from __future__ import annotations
 
 from mqlite_cli import flags
+from mqlite_cli.flags import GLOBAL
 from mqlite_cli.grammar import Command
 from mqlite_cli.table_admin import KEYS, QUEUES, STORE
 from mqlite_cli.table_messages import MESSAGES, TRIAL
@@ -35,6 +36,24 @@ SERVE = Command(
     handler="mqlite_cli.launch:serve",
 )
 
+TOP = Command(
+    "top",
+    flags=(
+        *GLOBAL,
+        flags.text("db", "PATH", "look at this file, which a broker or a program has open"),
+        flags.duration("interval", "time between two looks (default 1s)"),
+        flags.switch("once", "print one look as text and end; with --interval two, for rates"),
+        flags.text("sort", "WORD", "concern, name, active, growth, age, dead, in or out"),
+        flags.text("filter", "TEXT", "only queues with this in their name"),
+        flags.file("record", "keep every look in this new file"),
+        flags.file("replay", "show a recording instead"),
+    ),
+    summary="Watch a broker or a store live in the terminal",
+    handler="mqlite_cli.launch:top",
+    is_reader=True,
+    details="`?` shows the keys. Without a terminal it prints a plain page each time.",
+)
+
 OPENAPI = Command(
     "openapi",
     summary="Print the OpenAPI 3.1 description of the HTTP calls",
@@ -52,7 +71,7 @@ COMPLETION = Command(
 )
 
 COMMANDS: tuple[Command, ...] = (
-    SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, *KEYS, *MORE, OPENAPI, COMPLETION,
+    SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, TOP, *KEYS, *MORE, OPENAPI, COMPLETION,
 )  # fmt: skip
 """All commands, in the order of the help page."""
 

@@ -28,7 +28,7 @@ def test_help_lists_all_commands_of_the_contract() -> None:
     assert len(contract) == 24
     assert set(contract) <= listed
     assert {name.partition(" ")[0] for name in BY_NAME} - set(contract) == {
-        "delete-queue", "openapi", "completion", *(each.name for each in MORE),
+        "delete-queue", "openapi", "completion", "top", *(each.name for each in MORE),
     }  # fmt: skip
     assert {"version", "help"} <= listed
 

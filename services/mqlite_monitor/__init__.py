@@ -1,0 +1,1 @@
+"""The live monitor behind `mqlite top`: a broker or a queue file in a terminal."""
