@@ -54,7 +54,7 @@ def run(options: TopOptions) -> int:
             return trio.run(_once, options, replay)
         watch: Watch = Recorded(replay) if replay else Live(options, recorder=recorder)
         if not screens.is_screen(STDOUT, options.environ):
-            return trio.run(_print, options, watch)
+            return trio.run(Pages(options, watch).run)
         terminal = Terminal(stdin=STDIN, stdout=STDOUT, environ=options.environ)
         try:
             return trio.run(Top(options, watch, terminal).run)
@@ -122,44 +122,64 @@ async def _first_snapshot(options: TopOptions) -> Snapshot:
     return snapshot
 
 
-async def _print(options: TopOptions, watch: Watch) -> int:
-    """A frame a tick, one below the other, until a signal or whoever reads ends it."""
-    state = _start(options)
-    news = trio.Event()
+class Pages:
+    """A page a tick, one below the other, until a signal, the end of a recording, or a reader who
+    has gone."""
 
-    def changed() -> None:
-        news.set()
+    __slots__ = ("_failure", "_news", "_options", "_signal", "_state", "_watch")
 
-    failure: list[MqliteError] = []
+    def __init__(self, options: TopOptions, watch: Watch) -> None:
+        self._options = options
+        self._watch = watch
+        self._state = _start(options)
+        self._news = trio.Event()
+        self._signal: int = 0
+        self._failure: Exception | None = None
 
-    async def watched() -> None:
-        try:
-            await watch.run(lambda: state, changed)
-        except MqliteError as error:
-            failure.append(error)
-            changed()
+    async def run(self) -> int:
+        """Until the end; what ended it is raised, or 128 and the number of the signal."""
+        with trio.open_signal_receiver(*ENDING) as signals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._hear, signals)
+                nursery.start_soon(self._watched)
+                await self._print()
+                nursery.cancel_scope.cancel()
+        if self._failure is not None:
+            raise self._failure
+        return 128 + self._signal if self._signal else 0
 
-    error: Exception | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(watched)
-        if watch.snapshot is not None:
-            changed()
-        while not failure:
-            await news.wait()
-            news = trio.Event()
-            if failure:
-                break
+    async def _print(self) -> None:
+        if self._watch.snapshot is not None:
+            self._news.set()
+        while True:
+            await self._news.wait()
+            self._news = trio.Event()
+            if self._failure is not None or self._signal:
+                return
+            watch = self._watch
+            page = _plain(self._state, self._options, watch.snapshot, stale=watch.stale)
             try:
-                options.write(_plain(state, options, watch.snapshot, stale=watch.stale) + "\n")
-            except Exception as caught:  # noqa: BLE001 - raised again below, outside the nursery
-                error = caught
-                break
+                self._options.write(f"{page}\n")
+            except Exception as error:  # noqa: BLE001 - raised by `run`, outside of the nursery
+                self._failure = error
+                return
             if isinstance(watch, Recorded) and watch.is_over:
-                break
-        nursery.cancel_scope.cancel()
-    if failure or error:
-        raise failure[0] if failure else error or AssertionError
-    return 0
+                return
+
+    async def _hear(self, signals: AsyncIterator[int]) -> None:
+        async for number in signals:
+            self._signal = number
+            self._news.set()
+
+    async def _watched(self) -> None:
+        try:
+            await self._watch.run(lambda: self._state, self._changed)
+        except MqliteError as error:
+            self._failure = error
+            self._changed()
+
+    def _changed(self) -> None:
+        self._news.set()
 
 
 def _plain(state: Steering, options: TopOptions, snapshot: Snapshot | None, *, stale: str) -> str:
