@@ -6,7 +6,9 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +20,7 @@ from mqlite_actor.contract.observe import ObserveRequest
 from mqlite_monitor.record import Replay
 from tests.services import tmux_pane
 from tests.services.broker_process import TOKEN, BrokerProcess, started
-from tests.services.cli_process import Shell
+from tests.services.cli_process import BOUND_SECONDS, Shell, clean_environ
 from tests.services.tmux_pane import PROMPT, Pane
 
 HOSTILE = "[/x] \x1b[2J\x1b]52;c;aGk=\x07 \u202e [b"
@@ -199,6 +201,48 @@ def test_what_makes_no_sense_is_refused_in_one_line(
     done = Shell(tmp_path).run("top", *words, check=1)
     assert len(done.errors) == 1
     assert error in done.errors[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_and_a_file_are_looked_at_and_found_again(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory() as short, broker_of(tmp_path) as elsewhere:
+        link = str(Path(short) / "link")
+        with pane_at(elsewhere.url, tmp_path) as pane:
+            (tmp_path / "b").mkdir()
+            with started(tmp_path / "b", "--link-socket", link) as first:
+                with connect_sync(first.url, token=TOKEN) as handle:
+                    load(handle)
+                done = Shell(tmp_path).run("top", "--once", "--endpoint", f"unix:{link}", check=0)
+                assert "poison" in done.text
+                pane.type(f"{TOP} --interval 250ms --endpoint unix:{link}")
+                pane.wait_for("poison")
+                first.stop()
+                pane.wait_for("STALE", "poison")
+            with started(tmp_path / "b", "--link-socket", link) as second:
+                pane.wait_for("poison", absent="STALE")
+                pane.press("q")
+                pane.wait_for(PROMPT, absent="poison")
+                pane.type(f"{TOP} --interval 250ms --db b/mq.db")
+                pane.wait_for("poison")
+                second.stop()
+                pane.wait_for("the store cannot be read", "queues –", absent="poison")
+            with started(tmp_path / "b", "--link-socket", link):
+                pane.wait_for("poison", absent="cannot be read")
+                pane.press("q")
+                pane.wait_for(PROMPT, absent="poison")
+
+
+def test_a_missing_extra_is_answered_with_the_pip_line(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['rich'] = None; sys.argv = ['mqlite', 'top'];"
+        "from mqlite_cli.main import run; sys.exit(run())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path,
+        env=clean_environ({}), timeout=BOUND_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "pip install 'mqlite-actor[monitor]'" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
