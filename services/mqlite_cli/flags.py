@@ -47,7 +47,7 @@ GLOBAL: tuple[Flag, ...] = (
     ),
     text("token", "TOKEN", "credential to send; empty: none"),
     file("token-file", "read the credential from this file"),
-    text("output", "text|json", "how results are printed (default text)"),
+    text("output", "text|json|ndjson", "how results are printed (default text)"),
 )
 """Flags of every command that talks to a queue."""
 
