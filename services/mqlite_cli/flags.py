@@ -41,12 +41,17 @@ def switch(name: str, meaning: str) -> Flag:
     return Flag(name, "", meaning, read=grammar.read_switch)
 
 
-GLOBAL: tuple[Flag, ...] = (
+TARGET: tuple[Flag, ...] = (
     text(
         "endpoint", "URL", "broker to call; empty: the local store, whatever MQLITE_ENDPOINT says"
     ),
     text("token", "TOKEN", "credential to send; empty: none"),
     file("token-file", "read the credential from this file"),
+)
+"""Where a command goes, and with which credential."""
+
+GLOBAL: tuple[Flag, ...] = (
+    *TARGET,
     text("output", "text|json|ndjson", "how results are printed (default text)"),
 )
 """Flags of every command that talks to a queue."""

@@ -23,6 +23,11 @@ class Line(Message, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 _DECODER = msgspec.json.Decoder(Line)
 
 
+def encoded(message: Message) -> bytes:
+    """The line of a message."""
+    return msgspec.json.encode(message)
+
+
 def sent(base: Message) -> ReadLine:
     """A line is an object; what it does not say is as in `base`."""
 
