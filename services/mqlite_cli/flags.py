@@ -76,3 +76,5 @@ METADATA: tuple[Flag, ...] = (
 """What a message says about itself."""
 
 BODY_FILE = file("file", "take the body from this file")
+
+DRY_RUN = switch("dry-run", "say what would happen, and do nothing")

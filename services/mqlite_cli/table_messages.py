@@ -6,7 +6,7 @@ Read by `commands` alone, which puts all rows together.
 from __future__ import annotations
 
 from mqlite_cli import flags
-from mqlite_cli.flags import BODY_FILE, GLOBAL, METADATA, PROPERTIES
+from mqlite_cli.flags import BODY_FILE, DRY_RUN, GLOBAL, METADATA, PROPERTIES
 from mqlite_cli.grammar import Command, Flag
 
 
@@ -153,6 +153,7 @@ MESSAGES: tuple[Command, ...] = (
             flags.integer("max", "N", "at most so many, the oldest first (0: all)"),
             flags.duration("older-than", "only those first sent longer ago than this (0: all)"),
             flags.integer("rate", "N", "so many a second (0: as fast as it goes)"),
+            DRY_RUN,
         ),
         summary="Make dead letters active again",
         handler="mqlite_cli.dead_letters:redrive",
@@ -166,10 +167,14 @@ MESSAGES: tuple[Command, ...] = (
             flags.integer("max", "N", "at most so many, the oldest first"),
             flags.duration("older-than", "only those first sent longer ago than this"),
             flags.switch("all", "all of them; needed when there is no other bound"),
+            DRY_RUN,
         ),
         summary="Delete dead letters",
         handler="mqlite_cli.dead_letters:purge",
-        examples=("mqlite purge-dlq orders --older-than 14d", "mqlite purge-dlq orders --all"),
+        examples=(
+            "mqlite purge-dlq orders --older-than 14d",
+            "mqlite purge-dlq orders --all --dry-run",
+        ),
     ),
 )
 """In the order of the help page."""
