@@ -47,6 +47,10 @@ TARGET: tuple[Flag, ...] = (
     ),
     text("token", "TOKEN", "credential to send; empty: none"),
     file("token-file", "read the credential from this file"),
+    duration("timeout", "give up a call after this long, beyond its own --wait (default 30s)"),
+    file("ca-file", "trust the certificates of this file (PEM), and no others"),
+    file("client-cert", "show the broker this certificate (PEM)"),
+    file("client-key", "and its key, if it is not in the same file"),
 )
 """Where a command goes, and with which credential."""
 
