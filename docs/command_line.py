@@ -28,7 +28,8 @@ def page(table: Table) -> Iterator[str]:
     yield (
         "A command talks to the broker of `--endpoint` or `MQLITE_ENDPOINT`; without one it opens "
         "the store of `MQLITE_DB` itself ([settings](settings.md)). Results are on standard output "
-        "as text, one line each, or as JSON; errors and warnings are lines on standard error. Exit "
+        "as text, one line each, as JSON, or as one JSON object a line (`ndjson`); errors and "
+        "warnings are lines on standard error. Exit "
         "codes: 0 done, 1 refused or failed, 2 not understood, 130 and 143 interrupted. "
         "Durations: `250ms`, `30s`, `1h30m`, `14d`, `2w`."
     )

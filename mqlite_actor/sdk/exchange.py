@@ -126,12 +126,12 @@ def is_repeatable(request: wire.Request[Any]) -> bool:
     return type(request) in READS or type(request) in REPLAYED
 
 
-def reply_seconds(request: wire.Request[Any]) -> float:
-    """How long to wait for the reply before it counts as lost."""
+def reply_seconds(request: wire.Request[Any], patience: float | None = None) -> float:
+    """How long to wait for the reply before it counts as lost; `patience` replaces the usual."""
     if isinstance(request, wire.ReceiveRequest):
         wait_ms = max(0, min(request.wait_time_ms, limits.RECEIVE_WAIT_MS_MAX))
-        return REPLY_SECONDS + wait_ms / 1000
-    return SLOW.get(type(request), REPLY_SECONDS)
+        return (REPLY_SECONDS if patience is None else patience) + wait_ms / 1000
+    return SLOW.get(type(request), REPLY_SECONDS) if patience is None else patience
 
 
 def lost_reply(request: wire.Request[Any], reason: str) -> MqliteError:

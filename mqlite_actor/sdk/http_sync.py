@@ -44,12 +44,13 @@ class HttpSyncClient:
     """Calls to one broker, over connections that are kept alive. Safe to share between threads.
 
     Each call in flight has a connection of its own. `token` None takes the endpoint's own
-    credential, "" sends none.
+    credential, "" sends none; `patience_seconds` bounds a reply beyond what the request itself asks
+    the broker to wait.
     """
 
     __slots__ = (
         "_busy", "_clock", "_closed", "_connect_seconds", "_dial", "_endpoint", "_idle", "_lock",
-        "_tls", "_token",
+        "_patience_seconds", "_tls", "_token",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +59,7 @@ class HttpSyncClient:
         *,
         token: str | None = None,
         connect_seconds: float = CONNECT_SECONDS,
+        patience_seconds: float | None = None,
         tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -65,6 +67,7 @@ class HttpSyncClient:
         self._dial = dial(endpoint)
         self._token = endpoint.token if token is None else token
         self._connect_seconds = connect_seconds
+        self._patience_seconds = patience_seconds
         self._tls = tls
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
@@ -81,7 +84,9 @@ class HttpSyncClient:
         client usable.
         """
         parts = exchange.to_http(request, token=self._token)
-        seconds = exchange.reply_seconds(request) if reply_seconds is None else reply_seconds
+        if reply_seconds is None:
+            reply_seconds = exchange.reply_seconds(request, self._patience_seconds)
+        seconds = reply_seconds
         idle = self._take_idle()
         if idle is not None:
             try:
@@ -101,6 +106,7 @@ class HttpSyncClient:
             self._endpoint,
             token=self._token,
             connect_seconds=self._connect_seconds,
+            patience_seconds=self._patience_seconds,
             tls=self._tls,
             clock=self._clock,
         )

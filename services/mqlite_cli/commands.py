@@ -14,6 +14,7 @@ from mqlite_cli.grammar import Command
 from mqlite_cli.table_admin import KEYS, QUEUES, STORE
 from mqlite_cli.table_messages import MESSAGES, TRIAL
 from mqlite_cli.table_more import MORE
+from mqlite_cli.table_work import WORK
 
 SERVE = Command(
     "serve",
@@ -71,7 +72,7 @@ COMPLETION = Command(
 )
 
 COMMANDS: tuple[Command, ...] = (
-    SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, TOP, *KEYS, *MORE, OPENAPI, COMPLETION,
+    SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, TOP, *KEYS, *MORE, *WORK, OPENAPI, COMPLETION,
 )  # fmt: skip
 """All commands, in the order of the help page."""
 

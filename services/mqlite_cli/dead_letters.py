@@ -17,8 +17,10 @@ from mqlite_actor.contract.ext import (
     ResubmitRequest,
 )
 from mqlite_actor.contract.wire import PurgeRequest, RedriveRequest, StatsRequest
+from mqlite_actor.contract.words import State
 from mqlite_actor.sdk.durations import nanoseconds_to_ms
 from mqlite_cli.bodies import read_body
+from mqlite_cli.foretelling import count_chosen, tell
 from mqlite_cli.grammar import Arguments
 from mqlite_cli.invocation import Invocation
 from mqlite_cli.numbers import read_seq, read_seqs
@@ -49,6 +51,8 @@ def redrive(run: Invocation) -> int:
         ),
         rate_per_sec=_bound(run.arguments, "rate"),
     )
+    if run.arguments.is_on("dry-run"):
+        return _foretell(run, request, State.DEAD_LETTERED, "would_move")
     moved = run.ask(request).moved
     run.output.done({"action": "redrive", "moved": moved})
     return 0
@@ -58,6 +62,8 @@ def _redrive_selected(run: Invocation, queue: str) -> int:
     """`redrive QUEUE --seq A,B`: 1 if not all of them were dead letters."""
     if any(run.arguments.has(name) for name in ("max", "older-than", "rate")):
         raise Refusal("--seq names the messages, --max, --older-than and --rate choose; give one")
+    if run.arguments.is_on("dry-run"):
+        raise Refusal("--dry-run counts what is chosen by --max and --older-than; --seq names it")
     numbers = read_seqs(run.arguments.text("seq"), name="--seq")
     moved = run.ask(RedriveSelectedRequest(queue, numbers, run.arguments.text("to")))
     run.output.took_effect(
@@ -105,7 +111,8 @@ def purge_active(run: Invocation) -> int:
         run.arguments.has("older-than") and not older_than
     ):
         raise Refusal("a bound of 0 bounds nothing; leave it out to delete all that --expect saw")
-    if not run.arguments.has("expect"):
+    is_dry = run.arguments.is_on("dry-run")
+    if not run.arguments.has("expect") and not is_dry:
         active = run.ask(StatsRequest(queue)).active
         raise Refusal(f"{queue} holds {active} active message(s); --expect {active} deletes them")
     request = PurgeActiveRequest(
@@ -114,6 +121,8 @@ def purge_active(run: Invocation) -> int:
         max=maximum,
         older_than_ms=nanoseconds_to_ms(older_than, field="--older-than", is_zero_allowed=True),
     )
+    if is_dry:
+        return _foretell(run, request, State.ACTIVE, "would_purge")
     run.output.done({"action": "purge", "queue": queue, "purged": run.ask(request).purged})
     return 0
 
@@ -133,9 +142,29 @@ def purge(run: Invocation) -> int:
     older_than_ms = 0
     if arguments.has("older-than"):
         older_than_ms = nanoseconds_to_ms(arguments.number("older-than"), field="--older-than")
-    purged = run.ask(PurgeRequest(queue=queue, max=maximum, older_than_ms=older_than_ms)).purged
-    run.output.done({"action": "purge-dlq", "purged": purged})
+    request = PurgeRequest(queue=queue, max=maximum, older_than_ms=older_than_ms)
+    if arguments.is_on("dry-run"):
+        return _foretell(run, request, State.DEAD_LETTERED, "would_purge")
+    run.output.done({"action": "purge-dlq", "purged": run.ask(request).purged})
     return 0
+
+
+def _foretell(
+    run: Invocation,
+    request: RedriveRequest | PurgeRequest | PurgeActiveRequest,
+    state: State,
+    verb: str,
+) -> int:
+    count = run.session(
+        lambda caller: count_chosen(
+            caller,
+            request.queue,
+            state,
+            older_than_ms=request.older_than_ms,
+            maximum=request.max,
+        )
+    )
+    return tell(run, {"queue": request.queue, verb: count})
 
 
 def _bound(arguments: Arguments, name: str) -> int:

@@ -41,13 +41,22 @@ def switch(name: str, meaning: str) -> Flag:
     return Flag(name, "", meaning, read=grammar.read_switch)
 
 
-GLOBAL: tuple[Flag, ...] = (
+TARGET: tuple[Flag, ...] = (
     text(
         "endpoint", "URL", "broker to call; empty: the local store, whatever MQLITE_ENDPOINT says"
     ),
     text("token", "TOKEN", "credential to send; empty: none"),
     file("token-file", "read the credential from this file"),
-    text("output", "text|json", "how results are printed (default text)"),
+    duration("timeout", "give up a call after this long, beyond its own --wait (default 30s)"),
+    file("ca-file", "trust the certificates of this file (PEM), and no others"),
+    file("client-cert", "show the broker this certificate (PEM)"),
+    file("client-key", "and its key, if it is not in the same file"),
+)
+"""Where a command goes, and with which credential."""
+
+GLOBAL: tuple[Flag, ...] = (
+    *TARGET,
+    text("output", "text|json|ndjson", "how results are printed (default text)"),
 )
 """Flags of every command that talks to a queue."""
 
@@ -71,3 +80,5 @@ METADATA: tuple[Flag, ...] = (
 """What a message says about itself."""
 
 BODY_FILE = file("file", "take the body from this file")
+
+DRY_RUN = switch("dry-run", "say what would happen, and do nothing")

@@ -151,3 +151,31 @@ class Holding:
                 f"not all of {len(self._messages)} message(s) could be given back "
                 f"({error.message}); they come again when their lease ends"
             )
+
+
+class Rounds:
+    """One Holding after the other, of which a signal finds the one that is in hand."""
+
+    __slots__ = ("_current", "_has_left", "_lock", "_make")
+
+    def __init__(self, make: Callable[[], Holding]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._current: Holding | None = None
+        self._has_left = False
+
+    def begin(self) -> Holding:
+        """The next. Raises Left if a signal came."""
+        with self._lock:
+            if self._has_left:
+                raise Left
+            self._current = self._make()
+            return self._current
+
+    def leave(self) -> None:
+        """Let nothing begin any more, and leave the one that has begun."""
+        with self._lock:
+            self._has_left = True
+            current = self._current
+        if current is not None:
+            current.leave()

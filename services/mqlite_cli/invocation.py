@@ -13,8 +13,10 @@ from contextlib import AbstractContextManager
 from typing import Protocol, Self, TypeVar
 
 from mqlite_actor.contract.wire import Request
+from mqlite_actor.sdk.address import dial
 from mqlite_cli.grammar import Arguments, Command
 from mqlite_cli.output import Output
+from mqlite_cli.securing import patience_seconds, refuse_for_store, tls_context
 from mqlite_cli.streams import Streams
 from mqlite_cli.target import BrokerTarget, StoreTarget, choose_target
 
@@ -90,7 +92,7 @@ class Invocation:
         """Run `work` with an open caller and close it. Errors of opening, calling and work pass."""
         target = self.target
         if isinstance(target, BrokerTarget):
-            with _client(target) as client:
+            with _client(target, self.arguments) as client:
                 return work(client)
         return self._run_on_store(target, work)
 
@@ -116,6 +118,8 @@ class Invocation:
         # Each way of calling is imported only where it is used: a second of start-up otherwise.
         from mqlite_cli.store import run_on_store  # noqa: PLC0415 - see above
 
+        if target is not None:
+            refuse_for_store(self.arguments)
         is_reader = self.command.is_reader
         return run_on_store(target, work, environ=self.environ, warn=self.warn, is_reader=is_reader)
 
@@ -124,7 +128,14 @@ class Invocation:
         self.streams.complain(f"warning: {text}")
 
 
-def _client(target: BrokerTarget) -> AbstractContextManager[Caller]:
-    from mqlite_actor.sdk.http_sync import HttpSyncClient  # noqa: PLC0415 - only for a broker
+def _client(target: BrokerTarget, arguments: Arguments) -> AbstractContextManager[Caller]:
+    from mqlite_actor.sdk import http_sync  # noqa: PLC0415 - for a broker alone
 
-    return HttpSyncClient(target.endpoint, token=target.token)
+    seconds, usual = patience_seconds(arguments), http_sync.CONNECT_SECONDS
+    return http_sync.HttpSyncClient(
+        target.endpoint,
+        token=target.token,
+        connect_seconds=min(seconds or usual, usual),
+        patience_seconds=seconds,
+        tls=tls_context(arguments, is_tls=dial(target.endpoint).is_tls),
+    )

@@ -36,10 +36,26 @@ def send(run: Invocation) -> int:
     it."""
     queue = run.arguments.words[0]
     ttl_ms = nanoseconds_to_ms(run.arguments.number("ttl"), field="--ttl", is_zero_allowed=True)
+    if run.arguments.is_on("ndjson") or run.arguments.is_on("lines"):
+        return _send_many(run, queue, ttl_ms)
     response = run.ask(SendRequest(queue=queue, messages=[_message(run)], ttl_ms=ttl_ms))
     (seq,) = response.seq_numbers or (0,)
     run.output.done({"queue": queue, "seq": seq})
     return 0
+
+
+def _send_many(run: Invocation, queue: str, ttl_ms: int) -> int:
+    """`send QUEUE --ndjson` or `--lines`: a message for each line of a stream."""
+    from mqlite_cli import feeding, lines  # noqa: PLC0415 - one message must not pay for it
+
+    arguments = run.arguments
+    if arguments.is_on("ndjson") and arguments.is_on("lines"):
+        raise Refusal("--ndjson reads objects and --lines reads bodies; give one")
+    if arguments.has("message-id"):
+        raise Refusal("--message-id would make all lines one message; put it into the lines")
+    base = _described(run, b"")
+    read = lines.sent(base) if arguments.is_on("ndjson") else lines.bodies(base)
+    return feeding.feed(run, queue, read, ttl_ms=ttl_ms)
 
 
 def schedule(run: Invocation) -> int:
@@ -67,6 +83,11 @@ def cancel(run: Invocation) -> int:
 
 def _message(run: Invocation) -> Message:
     """The message that body and flags describe; Refusal before any connection exists."""
+    words, file = run.arguments.words[1:], run.arguments.text("file")
+    return _described(run, read_body(words, file=file, streams=run.streams))
+
+
+def _described(run: Invocation, body: bytes) -> Message:
     arguments = run.arguments
     return Message(
         message_id=arguments.text("message-id"),
@@ -76,7 +97,7 @@ def _message(run: Invocation) -> Message:
         content_type=arguments.text("content-type"),
         subject=arguments.text("subject"),
         properties=arguments.pairs("prop"),
-        body=read_body(arguments.words[1:], file=arguments.text("file"), streams=run.streams),
+        body=body,
     )
 
 

@@ -2,8 +2,9 @@
 
 Called by the handlers; writes through `streams`. Rules: text puts one result on one line and
 escapes whatever a sender or a broker controls; JSON has two-space indentation, result objects
-sorted by key and messages exactly as on the wire; lists are bare arrays; messages are rendered one
-by one, because the text of a legal batch can be many times its size.
+sorted by key and messages exactly as on the wire; lists are bare arrays; NDJSON is the same
+objects, each on a line of its own, and a list is only its lines; messages are rendered one by one,
+because the text of a legal batch can be many times its size.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Form(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+    NDJSON = "ndjson"
 
 
 def read_form(word: str) -> Form:
@@ -35,7 +37,7 @@ def read_form(word: str) -> Form:
     try:
         return Form(word)
     except ValueError as error:
-        raise Refusal(f"--output is {field(word)}; write text or json") from error
+        raise Refusal(f"--output is {field(word)}; write text, json or ndjson") from error
 
 
 class Output:
@@ -64,8 +66,8 @@ class Output:
 
     def record(self, result: Mapping[str, object], *, line: str | None) -> None:
         """One result object, or its line; None is no line."""
-        if self.form is Form.JSON:
-            self._streams.write(_document(result))
+        if self.form is not Form.TEXT:
+            self._streams.write(self._document(result))
         elif line is not None:
             self._streams.write(f"{line}\n")
 
@@ -75,14 +77,18 @@ class Output:
         if self.form is Form.TEXT:
             self._streams.write(f"{line}\n")
         elif is_stream:
-            self._streams.write(json_text(msgspec.json.encode(value)) + "\n")
+            self._streams.write(_line(value))
         else:
-            self._streams.write(_document(value))
+            self._streams.write(self._document(value))
 
     def rows(self, rows: Sequence[msgspec.Struct], lines: Sequence[str], *, empty: str) -> None:
         """A list of result objects: an array, or a line for each, or the line `empty`."""
         if self.form is Form.JSON:
-            self._streams.write(_document(rows))
+            self._streams.write(self._document(rows))
+            return
+        if self.form is Form.NDJSON:
+            for row in rows:
+                self._streams.write(self._document(row))
             return
         for line in lines or [empty]:
             self._streams.write(f"{line}\n")
@@ -92,6 +98,10 @@ class Output:
         if self.form is Form.TEXT:
             for message in messages:
                 self._streams.write(f"{line(message)}\n")
+            return
+        if self.form is Form.NDJSON:
+            for message in messages:
+                self._streams.write(_line(message))
             return
         for at, message in enumerate(messages):
             self._streams.write(",\n" if at else "[\n")
@@ -103,8 +113,15 @@ class Output:
         self._streams.write("\n]\n")
 
     def nothing(self, *, text: str, json: str) -> None:
-        """There were no results."""
-        self._streams.write(f"{text if self.form is Form.TEXT else json}\n")
+        """There were no results; of NDJSON that is no line."""
+        if self.form is not Form.NDJSON:
+            self._streams.write(f"{text if self.form is Form.TEXT else json}\n")
+
+    def _document(self, value: object) -> str:
+        encoded = msgspec.json.encode(value, order="sorted")
+        if self.form is not Form.NDJSON:
+            encoded = msgspec.json.format(encoded, indent=_INDENT)
+        return json_text(encoded) + "\n"
 
 
 def key_values(pairs: Pairs) -> str:
@@ -114,6 +131,6 @@ def key_values(pairs: Pairs) -> str:
     )
 
 
-def _document(value: object) -> str:
-    encoded = msgspec.json.encode(value, order="sorted")
-    return json_text(msgspec.json.format(encoded, indent=_INDENT)) + "\n"
+def _line(value: msgspec.Struct) -> str:
+    """An object of the wire in its own order."""
+    return json_text(msgspec.json.encode(value)) + "\n"

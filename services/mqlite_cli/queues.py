@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mqlite_actor.contract.errors import QueueNotFound
+from mqlite_actor.contract.errors import GenerationConflict, QueueNotEmpty, QueueNotFound
 from mqlite_actor.contract.ext import QueuePatch, UpdateQueueRequest
 from mqlite_actor.contract.wire import (
     CreateQueueRequest,
@@ -18,6 +18,7 @@ from mqlite_actor.contract.wire import (
     StatsRequest,
 )
 from mqlite_cli.escaping import field, quoted
+from mqlite_cli.foretelling import tell
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.output import key_values
 from mqlite_cli.queue_settings import read_settings
@@ -28,8 +29,19 @@ def create_queue(run: Invocation) -> int:
     """`create-queue NAME`: create, or replace the whole configuration."""
     (name,) = run.arguments.words
     settings = read_settings(run.arguments)
-    run.ask(CreateQueueRequest(name=name, config=msgspec.convert(settings, QueueConfig)))
-    run.output.done({"action": "create-queue", "queue": name})
+    request = CreateQueueRequest(name=name, config=msgspec.convert(settings, QueueConfig))
+    if not run.arguments.is_on("if-not-exists"):
+        run.ask(request)
+        run.output.done({"action": "create-queue", "queue": name})
+        return 0
+
+    def work(caller: Caller) -> str:
+        if any(queue.name == name for queue in caller.call(ListQueuesRequest()).queues):
+            return "exists"
+        caller.call(request)
+        return "created"
+
+    run.output.done({"action": "create-queue", "queue": name, "outcome": run.session(work)})
     return 0
 
 
@@ -46,7 +58,11 @@ def update_queue(run: Invocation) -> int:
 
 
 def list_queues(run: Invocation) -> int:
-    """`list`: every queue and subscription queue, by name."""
+    """`list`: every queue and subscription queue, by name or by its counts."""
+    if run.arguments.is_on("stats") or run.arguments.has("sort"):
+        from mqlite_cli.listing import list_with_counts  # noqa: PLC0415 - a plain list needs less
+
+        return list_with_counts(run)
     queues = run.ask(ListQueuesRequest()).queues
     run.output.rows(queues, [_line(queue) for queue in queues], empty="(no queues)")
     return 0
@@ -56,7 +72,8 @@ def delete_queue(run: Invocation) -> int:
     """`delete-queue NAME`: the queue of one generation, so that a repeat never hits a new one."""
     (name,) = run.arguments.words
     generation = run.arguments.text("generation")
-    if not generation and not run.arguments.is_on("yes"):
+    is_dry = run.arguments.is_on("dry-run")
+    if not generation and not run.arguments.is_on("yes") and not is_dry:
         raise Refusal(
             "name the queue's --generation, which `mqlite list` shows, or give --yes to delete "
             "the one that is there now"
@@ -64,12 +81,26 @@ def delete_queue(run: Invocation) -> int:
 
     def work(caller: Caller) -> str:
         chosen = generation or look_up_generation(run, caller, name)
+        if is_dry:
+            _check_deletion(run, caller, name, chosen)
+            return chosen
         caller.call(DeleteQueueRequest(name=name, generation=chosen))
         return chosen
 
     deleted = run.session(work)
+    if is_dry:
+        return tell(run, {"queue": name, "generation": deleted})
     run.output.done({"action": "delete-queue", "queue": name, "generation": deleted})
     return 0
+
+
+def _check_deletion(run: Invocation, caller: Caller, name: str, generation: str) -> None:
+    """Raise what the deletion would."""
+    if look_up_generation(run, caller, name) != generation:
+        raise GenerationConflict(f"queue {quoted(name)} has another generation by now")
+    total = caller.call(StatsRequest(name)).total
+    if total:
+        raise QueueNotEmpty(f"queue {quoted(name)} holds {total} message(s)")
 
 
 def look_up_generation(run: Invocation, caller: Caller, name: str) -> str:

@@ -4,7 +4,7 @@
 Called by `dispatch` through the command table. The order is the point:
 1. standard output that nobody can read is refused before anything is claimed;
 2. every message is written and flushed, and the write checked, before anything is settled;
-3. all are settled by exactly one CompleteBatch, or none;
+3. all of a batch are settled by exactly one CompleteBatch, or none;
 4. from the claim until the settle has returned the leases are renewed.
 So a message is never acknowledged that nobody saw. `--no-ack` settles nothing, `--delete` has
 settled before it shows, which is why both are spared rule 1. A signal gives back what is held
@@ -13,7 +13,6 @@ settled before it shows, which is why both are spared rule 1. A signal gives bac
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from mqlite_actor.contract.errors import MqliteError
@@ -29,11 +28,12 @@ from mqlite_actor.contract.wire import (
 from mqlite_actor.contract.wire import MessagesResponse as Messages
 from mqlite_actor.sdk.durations import wait_nanoseconds_to_ms
 from mqlite_cli.giving_back import abandoning, deferring, releasing
-from mqlite_cli.holding import DOUBTFUL, Holding
+from mqlite_cli.holding import DOUBTFUL, Holding, Rounds
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.numbers import read_seqs
+from mqlite_cli.output import Form
 from mqlite_cli.refusals import Refusal
-from mqlite_cli.removing import remove
+from mqlite_cli.removing import part_of, remove
 from mqlite_cli.renewing import Renewer
 from mqlite_cli.showing import Fate, show
 from mqlite_cli.streams import OutputFailed
@@ -51,28 +51,50 @@ def receive(run: Invocation) -> int:
     if not keeps and not deletes:
         _refuse_unseen(run, "--delete takes messages unseen")
     request = _request(run, deletes=deletes)
+    count = _count(run)
     if deletes:
-        return remove(run, request)
-    holding = Holding(
-        run.streams,
-        give_back=releasing(request.queue),
-        give_up=None if keeps else abandoning(request.queue),
-        warn=run.warn,
+        return remove(run, request, count=count)
+    rounds = Rounds(
+        lambda: Holding(
+            run.streams,
+            give_back=releasing(request.queue),
+            give_up=None if keeps else abandoning(request.queue),
+            warn=run.warn,
+        )
     )
 
     def work(caller: Caller) -> None:
-        messages = _claim(caller, request, holding)
-        if keeps or not messages:
-            show(run, messages, holding.shown(), Fate.KEPT)
-            holding.done()
-            return
-        with Renewer(caller, request.queue, messages, warn=run.warn):
-            show(run, messages, holding.shown(), Fate.SETTLED)
-            holding.settle()
-            _complete(caller, request.queue, messages, holding)
+        taken = 0
+        while True:
+            holding = rounds.begin()
+            messages = _claim(caller, part_of(request, count - taken), holding)
+            _take(run, caller, request.queue, messages, holding, is_more=taken > 0)
+            taken += len(messages)
+            if not messages or taken >= count:
+                return
 
-    run.held_session(work, leave=holding.leave)
+    run.held_session(work, leave=rounds.leave)
     return 0
+
+
+def _take(
+    run: Invocation,
+    caller: Caller,
+    queue: str,
+    messages: Sequence[Message],
+    holding: Holding,
+    *,
+    is_more: bool,
+) -> None:
+    """Show one batch and complete it. `is_more`: others were shown before."""
+    if run.arguments.is_on("no-ack") or not messages:
+        show(run, messages, holding.shown(), Fate.KEPT, is_more=is_more)
+        holding.done()
+        return
+    with Renewer(caller, queue, messages, warn=run.warn):
+        show(run, messages, holding.shown(), Fate.SETTLED)
+        holding.settle()
+        _complete(caller, queue, messages, holding)
 
 
 def receive_deferred(run: Invocation) -> int:
@@ -106,17 +128,30 @@ def _refuse_unseen(run: Invocation, mend: str) -> None:
         )
 
 
+def _count(run: Invocation) -> int:
+    """How many messages to take in all; 0 is one batch."""
+    arguments = run.arguments
+    if not arguments.has("count"):
+        return 0
+    count = arguments.number("count")
+    if count < 1:
+        raise Refusal("--count must be 1 or more")
+    if run.output.form is Form.JSON:
+        raise Refusal("--count prints batch by batch, and JSON is one array; give --output ndjson")
+    return count
+
+
 def _request(run: Invocation, *, deletes: bool) -> ReceiveRequest:
     (queue,) = run.arguments.words
+    max_default = run.arguments.number("count") or 1
     wait_ms = wait_nanoseconds_to_ms(run.arguments.number("wait"))
     return ReceiveRequest(
         queue=queue,
-        max_messages=max(1, min(run.arguments.number("max", 1), RECEIVE_MESSAGES_MAX)),
+        max_messages=max(1, min(run.arguments.number("max", max_default), RECEIVE_MESSAGES_MAX)),
         wait_time_ms=min(wait_ms, RECEIVE_WAIT_MS_MAX),
         receive_mode=_RECEIVE_AND_DELETE if deletes else 0,
-        # A lost reply would lose deleted messages; by its id the claim can be asked for again. A
-        # claim under a lease goes without: the broker takes it back when we are gone (ruling R42).
-        receive_attempt_id=os.urandom(16).hex() if deletes else "",
+        # A claim under a lease goes without an id: the broker takes it back when we are gone
+        # (ruling R42). `removing` gives its claims one each.
     )
 
 

@@ -2,11 +2,12 @@
 
 Called by `receiving`. At most once, but not less for an interrupt: after a signal the command stops
 waiting, shows what was removed nevertheless, and ends then; only a second signal stops the output.
-The claim has an id, so that one whose answer was lost can be asked for again.
+Each claim has an id, so that one whose answer was lost can be asked for again.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 
@@ -19,19 +20,26 @@ from mqlite_cli.showing import Fate, show
 from mqlite_cli.streams import OutputFailed
 
 
-def remove(run: Invocation, request: ReceiveRequest) -> int:
-    """Take, show, and return 0."""
-    removal = _Removal(run, request)
+def part_of(request: ReceiveRequest, left: int) -> ReceiveRequest:
+    """The claim of the next batch when `left` messages are wanted; 0 or less leaves it."""
+    most = min(request.max_messages, left) if left > 0 else request.max_messages
+    return msgspec.structs.replace(request, max_messages=most)
+
+
+def remove(run: Invocation, request: ReceiveRequest, *, count: int) -> int:
+    """Take and show one batch, or batches up to `count` messages, and return 0."""
+    removal = _Removal(run, request, count)
     run.held_session(removal.work, leave=removal.leave)
     return 0
 
 
 class _Removal:
-    """One claim and its messages, between the worker and the main thread."""
+    """The claims and their messages, between the worker and the main thread."""
 
-    __slots__ = ("_caller", "_ended", "_failure", "_is_leaving", "_request", "_run")
+    __slots__ = ("_caller", "_count", "_ended", "_failure", "_is_leaving", "_request", "_run")
 
-    def __init__(self, run: Invocation, request: ReceiveRequest) -> None:
+    def __init__(self, run: Invocation, request: ReceiveRequest, count: int) -> None:
+        self._count = count
         self._run = run
         self._request = request
         self._caller: Caller | None = None
@@ -42,10 +50,15 @@ class _Removal:
     def work(self, caller: Caller) -> None:
         """In the worker: claim, show."""
         self._caller = caller
+        taken = 0
         try:
-            messages = self._claim(caller)
-            if messages or not self._is_leaving:
-                show(self._run, messages, messages, Fate.REMOVED)
+            while not self._is_leaving:
+                messages = self._claim(caller, self._count - taken)
+                if messages or not self._is_leaving:
+                    show(self._run, messages, messages, Fate.REMOVED, is_more=taken > 0)
+                taken += len(messages)
+                if not messages or taken >= self._count:
+                    return
         except (MqliteError, OutputFailed) as error:
             self._failure = str(error)
             raise
@@ -61,12 +74,16 @@ class _Removal:
             if self._failure:
                 self._run.warn(f"{self._failure}; messages may be removed and not shown")
 
-    def _claim(self, caller: Caller) -> Sequence[Message]:
+    def _claim(self, caller: Caller, left: int) -> Sequence[Message]:
+        # A lost reply would lose deleted messages; by its id the claim can be asked for again.
+        request = msgspec.structs.replace(
+            part_of(self._request, left), receive_attempt_id=os.urandom(16).hex()
+        )
         try:
-            return caller.call(self._request).messages
+            return caller.call(request).messages
         except OutcomeUnknown:
-            wait_ms = 0 if self._is_leaving else self._request.wait_time_ms
-            again = msgspec.structs.replace(self._request, wait_time_ms=wait_ms)
+            wait_ms = 0 if self._is_leaving else request.wait_time_ms
+            again = msgspec.structs.replace(request, wait_time_ms=wait_ms)
             return caller.twin().call(again).messages
         except Closed:
             # We hung up before the request was on its way.

@@ -27,13 +27,19 @@ class Fate(Enum):
 
 
 def show(
-    run: Invocation, messages: Sequence[Message], one_by_one: Iterable[Message], fate: Fate
+    run: Invocation,
+    messages: Sequence[Message],
+    one_by_one: Iterable[Message],
+    fate: Fate,
+    *,
+    is_more: bool = False,
 ) -> None:
-    """Print and flush what `one_by_one` yields of `messages`. OutputFailed says their fate."""
+    """Print and flush what `one_by_one` yields of `messages`. OutputFailed says their fate.
+    `is_more`: something was shown before, so that nothing is no news."""
     try:
         if messages:
             run.output.messages((_shown(message, fate) for message in one_by_one), _line)
-        else:
+        elif not is_more:
             run.output.nothing(text="(no messages)", json="[\n]")
         run.streams.flush()
     except OutputFailed as error:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import msgspec
 
+from mqlite_actor.contract.errors import QueueNotEmpty, QueueNotFound
 from mqlite_actor.contract.ext import DeleteSubscriptionRequest, DeleteSubscriptionResponse
 from mqlite_actor.contract.wire import (
     Filter,
     ListSubscriptionsRequest,
     Message,
+    StatsRequest,
     SubscribeRequest,
     SubscriptionInfo,
     TestFilterRequest,
     TestFilterResponse,
 )
 from mqlite_cli.bodies import read_body
-from mqlite_cli.escaping import field, visible
+from mqlite_cli.escaping import field, quoted, visible
+from mqlite_cli.foretelling import tell
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.output import key_values
 from mqlite_cli.queues import look_up_generation
@@ -41,6 +44,8 @@ def delete_subscription(run: Invocation) -> int:
     """`delete-subscription TOPIC NAME`: messages that it holds keep it, unless they may go."""
     topic, name = run.arguments.words
     discards, generation = run.arguments.is_on("discard"), run.arguments.text("generation")
+    if run.arguments.is_on("dry-run"):
+        return _foretell_deletion(run, topic, name, discards=discards)
 
     def work(caller: Caller) -> DeleteSubscriptionResponse:
         # Messages may go only with the queue that was meant, so a broker wants its generation.
@@ -70,6 +75,21 @@ def delete_subscription(run: Invocation) -> int:
     if not ended.deleted:
         raise Refusal("the broker ended before all messages were deleted; repeat the command")
     return 0
+
+
+def _foretell_deletion(run: Invocation, topic: str, name: str, *, discards: bool) -> int:
+    """What its queue holds, or what the deletion would raise."""
+
+    def work(caller: Caller) -> int:
+        there = caller.call(ListSubscriptionsRequest()).subscriptions
+        if not any((each.topic, each.name) == (topic, name) for each in there):
+            raise QueueNotFound(f"topic {quoted(topic)} has no subscription {quoted(name)}")
+        return caller.call(StatsRequest(name)).total
+
+    total = run.session(work)
+    if total and not discards:
+        raise QueueNotEmpty(f"the queue {quoted(name)} holds {total} message(s)")
+    return tell(run, {"subscription": name, "topic": topic, "would_discard": total})
 
 
 def list_subscriptions(run: Invocation) -> int:

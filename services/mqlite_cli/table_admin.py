@@ -6,7 +6,7 @@ Read by `commands` alone, which puts all rows together.
 from __future__ import annotations
 
 from mqlite_cli import flags, grammar
-from mqlite_cli.flags import GLOBAL
+from mqlite_cli.flags import DRY_RUN, GLOBAL
 from mqlite_cli.grammar import Command, Flag
 
 SETTINGS: tuple[Flag, ...] = (
@@ -44,6 +44,7 @@ QUEUES: tuple[Command, ...] = (
         flags=(
             *GLOBAL,
             *SETTINGS,
+            flags.switch("if-not-exists", "leave a queue that is there as it is"),
         ),
         summary="Create a queue, or replace all settings of an existing one",
         handler="mqlite_cli.queues:create_queue",
@@ -63,11 +64,19 @@ QUEUES: tuple[Command, ...] = (
     ),
     Command(
         "list",
-        flags=GLOBAL,
+        flags=(
+            *GLOBAL,
+            flags.switch("stats", "with the messages of each, and of all; one call a queue"),
+            flags.text(
+                "sort",
+                "BY",
+                "name, or most first: active, locked, deferred, scheduled, dead, total, oldest",
+            ),
+        ),
         summary="List queues and subscription queues",
         handler="mqlite_cli.queues:list_queues",
         is_reader=True,
-        examples=("mqlite list --output json",),
+        examples=("mqlite list --output json", "mqlite list --stats --sort dead"),
     ),
     Command(
         "list-subscriptions",
@@ -84,6 +93,7 @@ QUEUES: tuple[Command, ...] = (
             *GLOBAL,
             flags.text("generation", "G", "the queue that `list` showed with this generation"),
             flags.switch("yes", "look the generation up and delete the queue that is there now"),
+            DRY_RUN,
         ),
         summary="Delete an empty queue",
         handler="mqlite_cli.queues:delete_queue",

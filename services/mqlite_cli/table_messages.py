@@ -6,7 +6,7 @@ Read by `commands` alone, which puts all rows together.
 from __future__ import annotations
 
 from mqlite_cli import flags
-from mqlite_cli.flags import BODY_FILE, GLOBAL, METADATA, PROPERTIES
+from mqlite_cli.flags import BODY_FILE, DRY_RUN, GLOBAL, METADATA, PROPERTIES
 from mqlite_cli.grammar import Command, Flag
 
 
@@ -35,14 +35,19 @@ MESSAGES: tuple[Command, ...] = (
             flags.duration(
                 "ttl", "how long the message lives, at most the queue's own (0: the queue's)"
             ),
+            flags.switch("ndjson", "a message for each line of stdin or --file, which is JSON"),
+            flags.switch("lines", "a message for each line of stdin or --file, which is its body"),
         ),
         summary="Store a message in a queue, or publish it to a topic; BODY `-` reads stdin",
         handler="mqlite_cli.messages:send",
         details="Several BODY words are joined by single blanks. seq=0 means that no subscription "
-        "of the topic wanted the message.",
+        "of the topic wanted the message. A line of --ndjson is an object with the keys that "
+        "`peek --output ndjson` prints, and `text` for a body that is text; what it does not say "
+        "the flags say. When a line fails, all lines in front of it are stored.",
         examples=(
             'mqlite send orders "two coffees" --message-id order-1 --prop table=7',
             'echo \'{"item":"tea"}\' | mqlite send orders - --content-type application/json',
+            'echo \'{"text":"two teas","subject":"drinks"}\' | mqlite send orders --ndjson',
         ),
     ),
     Command(
@@ -66,14 +71,17 @@ MESSAGES: tuple[Command, ...] = (
         flags=GLOBAL,
         summary="Delete a scheduled message that was never delivered",
         handler="mqlite_cli.messages:cancel",
-        examples=("mqlite cancel orders 3",),
+        examples=("mqlite cancel orders 4",),
     ),
     Command(
         "receive",
         "QUEUE",
         flags=(
             *GLOBAL,
-            flags.integer("max", "N", "messages to take, 1 to 256 (default 1)"),
+            flags.integer("max", "N", "messages to take at a time, 1 to 256 (default 1)"),
+            flags.integer(
+                "count", "N", "take so many, batch by batch, or until --wait was in vain"
+            ),
             flags.duration("wait", "wait this long for the first one, at most 20s"),
             flags.switch("no-ack", "keep them locked and print their lock tokens"),
             flags.switch("delete", "remove them as they are read: at most once"),
@@ -85,6 +93,7 @@ MESSAGES: tuple[Command, ...] = (
         examples=(
             "mqlite receive orders --max 10 --wait 1s",
             "mqlite receive orders --no-ack --output json",
+            "mqlite receive orders --count 1000 --output ndjson",
         ),
     ),
     Command(
@@ -144,6 +153,7 @@ MESSAGES: tuple[Command, ...] = (
             flags.integer("max", "N", "at most so many, the oldest first (0: all)"),
             flags.duration("older-than", "only those first sent longer ago than this (0: all)"),
             flags.integer("rate", "N", "so many a second (0: as fast as it goes)"),
+            DRY_RUN,
         ),
         summary="Make dead letters active again",
         handler="mqlite_cli.dead_letters:redrive",
@@ -157,10 +167,14 @@ MESSAGES: tuple[Command, ...] = (
             flags.integer("max", "N", "at most so many, the oldest first"),
             flags.duration("older-than", "only those first sent longer ago than this"),
             flags.switch("all", "all of them; needed when there is no other bound"),
+            DRY_RUN,
         ),
         summary="Delete dead letters",
         handler="mqlite_cli.dead_letters:purge",
-        examples=("mqlite purge-dlq orders --older-than 14d", "mqlite purge-dlq orders --all"),
+        examples=(
+            "mqlite purge-dlq orders --older-than 14d",
+            "mqlite purge-dlq orders --all --dry-run",
+        ),
     ),
 )
 """In the order of the help page."""

@@ -7,7 +7,7 @@ Read by `commands` alone, which puts all rows together.
 from __future__ import annotations
 
 from mqlite_cli import flags
-from mqlite_cli.flags import BODY_FILE, GLOBAL, METADATA, PROPERTIES
+from mqlite_cli.flags import BODY_FILE, DRY_RUN, GLOBAL, METADATA, PROPERTIES
 from mqlite_cli.grammar import Command
 from mqlite_cli.table_admin import SETTINGS
 
@@ -40,6 +40,7 @@ MORE: tuple[Command, ...] = (
             *GLOBAL,
             flags.switch("discard", "delete what its queue still holds, too"),
             _GENERATION,
+            DRY_RUN,
         ),
         summary="End a subscription and delete its queue",
         handler="mqlite_cli.subscriptions:delete_subscription",
@@ -85,6 +86,7 @@ MORE: tuple[Command, ...] = (
             flags.integer("expect", "N", "how many active messages you saw; guards the deletion"),
             flags.integer("max", "N", "at most so many, the oldest first"),
             flags.duration("older-than", "only those sent longer ago than this"),
+            DRY_RUN,
         ),
         summary="Delete active messages",
         handler="mqlite_cli.dead_letters:purge_active",

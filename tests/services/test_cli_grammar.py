@@ -264,7 +264,7 @@ def test_what_is_decided_after_the_flags_exits_1_and_makes_no_file(
 @pytest.mark.parametrize("name", [name for name, each in BY_NAME.items() if "output" in each.flags])
 def test_an_unknown_output_form_is_refused_by_every_command(tmp_path: Path, name: str) -> None:
     words = [*name.split(), *BY_NAME[name].words, "--output", "yaml"]
-    assert "write text or json" in Shell(tmp_path).run(*words, check=1).err
+    assert "write text, json or ndjson" in Shell(tmp_path).run(*words, check=1).err
     assert list(tmp_path.iterdir()) == []
 
 

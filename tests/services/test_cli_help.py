@@ -11,6 +11,7 @@ import pytest
 from mqlite_cli import usage
 from mqlite_cli.commands import ALIASES, BY_NAME, COMMANDS, GROUPS
 from mqlite_cli.table_more import MORE
+from mqlite_cli.table_work import WORK
 from tests.services.cli_process import BOUND_SECONDS, Shell, clean_environ
 
 CONTRACT = """
@@ -28,7 +29,7 @@ def test_help_lists_all_commands_of_the_contract() -> None:
     assert len(contract) == 24
     assert set(contract) <= listed
     assert {name.partition(" ")[0] for name in BY_NAME} - set(contract) == {
-        "delete-queue", "openapi", "completion", "top", *(each.name for each in MORE),
+        "delete-queue", "openapi", "completion", "top", *(each.name for each in (*MORE, *WORK)),
     }  # fmt: skip
     assert {"version", "help"} <= listed
 
@@ -79,8 +80,7 @@ def test_every_example_works_in_the_order_of_the_help_page(tmp_path: Path) -> No
         check=False,
     )
     assert done.returncode == 0, done
-    noise = [
-        line for line in done.stderr.splitlines() if not line.startswith(("key id=", "queue="))
-    ]
+    told = ("key id=", "queue=", "exported=")
+    noise = [line for line in done.stderr.splitlines() if not line.startswith(told)]
     assert noise == []
     assert 'body="two coffees"' in done.stdout

@@ -272,7 +272,8 @@ def test_a_monitor_token_may_observe_and_nothing_else(tmp_path: Path) -> None:
         others = [command for command in COMMANDS if command.name not in LOCAL]
         assert len(others) >= 22
         for command in others:
-            done = client.run(*command.name.split(), *words_for(command), check=1)
+            words = [*command.name.split(), *words_for(command)]
+            done = client.run(*words, stdin=b"{}\n", check=1)
             assert done.errors[0].startswith("error: permission_denied: "), command.name
 
 
@@ -283,7 +284,7 @@ WORDS = {
 EXTRA = {
     "send": ["x"], "schedule": ["x", "--at", "1h"], "receive-deferred": ["--seq", "1"],
     "purge-dlq": ["--all"], "delete-queue": ["--yes"], "update-queue": ["--lock", "1s"],
-    "purge": ["--expect", "0"],
+    "purge": ["--expect", "0"], "consume": ["--exec", "true"],
     "key create": ["--name", "n", "--permissions", "send"],
 }  # fmt: skip
 

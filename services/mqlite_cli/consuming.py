@@ -1,0 +1,331 @@
+"""`consume QUEUE --exec CMD`: a worker in one line. Each message is one run of a shell command.
+
+Called by `dispatch` through the command table. Threads claim one message each, run the command
+under a renewed lease (`running`), and settle by how it ended: exit 0 completes, anything else
+abandons with a growing delay, or rejects. Rules: no more is claimed than there are idle threads; a
+broker that is away is waited for, an error that will not go away ends the command; after SIGTERM or
+SIGINT nothing is claimed any more, commands under way get `--grace`, and what is unfinished then is
+given back as if it had not been delivered.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mqlite_actor.contract.errors import (
+    Closed,
+    LockLost,
+    MqliteError,
+    OutcomeUnknown,
+    StorageFull,
+    Unavailable,
+)
+from mqlite_actor.contract.limits import RECEIVE_WAIT_MS_MAX
+from mqlite_actor.contract.wire import (
+    AbandonRequest,
+    CompleteRequest,
+    Message,
+    ReceiveRequest,
+    RejectRequest,
+    SettleRequest,
+)
+from mqlite_actor.sdk.durations import nanoseconds_to_ms
+from mqlite_cli.giving_back import releasing
+from mqlite_cli.grammar import Arguments
+from mqlite_cli.invocation import Caller, Invocation
+from mqlite_cli.refusals import Interrupted, Refusal
+from mqlite_cli.renewing import Renewer
+from mqlite_cli.running import KILL_SECONDS, Command, Ended, Stopped
+from mqlite_cli.supervision import LEAVE_SECONDS
+
+CONCURRENCY_MAX = 256
+"""Commands at once; each is a process, a thread and up to two connections."""
+
+DELAY_MS = 1_000
+DELAY_MS_MAX = 300_000
+"""Before the second delivery by default, doubled for each one after it, and at most: a fault that
+passes is retried soon, one that stays costs little."""
+
+GRACE_MS = 30_000
+"""What a command gets to end in after a signal by default: as long as the usual lease."""
+
+_PAUSE_SECONDS = 0.5
+_PAUSE_SECONDS_MAX = 30.0
+"""Before a call to a broker that is away is repeated, doubled each time."""
+
+_SETTLE_ATTEMPTS = 6
+_SETTLE_SECONDS = 20.0
+"""Attempts, which pause for 15 seconds in all; a receipt makes the repetition harmless."""
+
+_PASSING = (Unavailable, OutcomeUnknown, StorageFull)
+_REASON = "CommandFailed"
+
+
+class _Plan(NamedTuple):
+    """What the flags say."""
+
+    queue: str
+    command: str
+    concurrency: int
+    most: int
+    idle_ms: int
+    delay_ms: int
+    rejects: bool
+    reject_exit: int
+    limit_ms: int
+    grace_ms: int
+
+
+def consume(run: Invocation) -> int:
+    """`consume QUEUE --exec CMD`: until a signal, `--count` or `--idle` ends it."""
+    worker = _Worker(run, _plan(run))
+    try:
+        run.held_session(worker.work, leave=worker.leave)
+    except Interrupted as interrupted:
+        # Whoever stops a service with SIGTERM wants to know whether it stopped in order.
+        if interrupted.number != signal.SIGTERM or not worker.is_drained:
+            raise
+    run.output.done(worker.counts)
+    return 0
+
+
+def _plan(run: Invocation) -> _Plan:
+    arguments = run.arguments
+    if not arguments.text("exec"):
+        raise Refusal(f"--exec is needed; usage: {run.command.usage}")
+    what = arguments.text("on-failure", "abandon")
+    if what not in ("abandon", "reject"):
+        raise Refusal("--on-failure is abandon or reject")
+    concurrency = arguments.number("concurrency", 1)
+    if not 1 <= concurrency <= CONCURRENCY_MAX:
+        raise Refusal(f"--concurrency must be 1 to {CONCURRENCY_MAX}")
+    if arguments.has("count") and arguments.number("count") < 1:
+        raise Refusal("--count must be 1 or more")
+    return _Plan(
+        queue=arguments.words[0],
+        command=arguments.text("exec"),
+        concurrency=concurrency,
+        most=arguments.number("count"),
+        idle_ms=_ms(arguments, "idle", 0),
+        delay_ms=_ms(arguments, "delay", DELAY_MS),
+        rejects=what == "reject",
+        reject_exit=arguments.number("reject-exit", -1),
+        limit_ms=_ms(arguments, "limit", 0),
+        grace_ms=_ms(arguments, "grace", GRACE_MS),
+    )
+
+
+def _ms(arguments: Arguments, name: str, default: int) -> int:
+    if not arguments.has(name):
+        return default
+    return nanoseconds_to_ms(arguments.number(name), field=f"--{name}", is_zero_allowed=True)
+
+
+def delay_ms(first_ms: int, deliveries: int) -> int:
+    """How long to wait after the delivery of this number failed."""
+    return min(first_ms << min(max(deliveries - 1, 0), 30), max(first_ms, DELAY_MS_MAX))
+
+
+class _Worker:
+    """The threads of one `consume`, and what they share."""
+
+    __slots__ = (
+        "_caller", "_changed", "_claimer", "_claims", "_commands", "_error", "_free",
+        "_is_leaving", "_plan", "_run", "_stopping", "_tally", "_warned", "is_drained",
+    )  # fmt: skip
+
+    def __init__(self, run: Invocation, plan: _Plan) -> None:
+        self._run = run
+        self._plan = plan
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._free = plan.most  # how many more may be claimed, if there is a count
+        self._tally = {"completed": 0, "abandoned": 0, "rejected": 0, "lost": 0}
+        self._error: Exception | None = None
+        self._caller: Caller | None = None
+        self._claimer: Caller | None = None
+        self._commands: set[Command] = set()
+        self._claims = 0  # calls in flight
+        self._is_leaving = False
+        self._warned = False
+        self.is_drained = False
+
+    @property
+    def counts(self) -> dict[str, str | int]:
+        """What became of how many messages."""
+        return {"action": "consume", "queue": self._plan.queue, **self._tally}
+
+    def work(self, caller: Caller) -> None:
+        """Run until there is a reason to end, and every thread has. Raises what ended it."""
+        with self._changed:
+            self._caller, self._claimer = caller, caller.twin()
+            claimer = self._claimer
+        threads = [
+            threading.Thread(target=self._loop, args=(caller, claimer), name="consume", daemon=True)
+            for _ in range(self._plan.concurrency)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with self._changed:
+            self.is_drained = True
+            self._changed.notify_all()
+        if self._error is not None:
+            raise self._error
+
+    def leave(self) -> None:
+        """In the main thread, after a signal: claim no more, and wait for what runs."""
+        self._stop()
+        with self._changed:
+            self._is_leaving = True
+            commands, claimer = list(self._commands), self._claimer
+        for command in commands:
+            command.end_within(self._plan.grace_ms / 1000)
+        if claimer is not None and not self._wait(lambda: not self._claims, LEAVE_SECONDS):
+            claimer.cut()
+        if self._caller is not None:
+            seconds = self._plan.grace_ms / 1000 + KILL_SECONDS + _SETTLE_SECONDS
+            self._wait(lambda: self.is_drained, seconds)
+
+    def _wait(self, is_so: Callable[[], bool], seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(is_so, seconds)
+
+    def _stop(self, error: Exception | None = None) -> None:
+        with self._changed:
+            self._error = self._error or error
+            self._stopping.set()
+            claimer = self._claimer
+        if claimer is not None:
+            claimer.hang_up()
+
+    # -- one thread ------------------------------------------------------------------------------
+
+    def _loop(self, caller: Caller, claimer: Caller) -> None:
+        try:
+            while self._may_claim():
+                message = self._claim(claimer)
+                if message is not None:
+                    self._handle(caller, message)
+        except (MqliteError, Refusal) as error:
+            self._stop(error)
+
+    def _may_claim(self) -> bool:
+        """Whether another message is wanted; takes it out of the count if so."""
+        with self._changed:
+            if self._stopping.is_set() or (self._plan.most and not self._free):
+                return False
+            self._free -= 1
+            return True
+
+    def _not_claimed(self) -> None:
+        with self._changed:
+            self._free += 1
+
+    def _claim(self, claimer: Caller) -> Message | None:
+        wait_ms = min(self._plan.idle_ms or RECEIVE_WAIT_MS_MAX, RECEIVE_WAIT_MS_MAX)
+        waited_ms, pause = 0, _PAUSE_SECONDS
+        while not self._stopping.is_set():
+            try:
+                found = self._ask(claimer, wait_ms)
+            except (Closed, *_PASSING) as error:
+                if self._stopping.is_set():
+                    break
+                if isinstance(error, Closed):
+                    raise
+                self._warn_once(f"{error.message}; it is tried again")
+                self._stopping.wait(pause)
+                pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+                continue
+            self._warned = False
+            if found:
+                return found[0]
+            waited_ms, pause = waited_ms + wait_ms, _PAUSE_SECONDS
+            if self._plan.idle_ms and waited_ms >= self._plan.idle_ms:
+                break
+        self._not_claimed()
+        self._idle_end()
+        return None
+
+    def _ask(self, claimer: Caller, wait_ms: int) -> list[Message]:
+        with self._changed:
+            self._claims += 1
+        try:
+            return claimer.call(ReceiveRequest(self._plan.queue, 1, wait_ms)).messages
+        finally:
+            with self._changed:
+                self._claims -= 1
+                self._changed.notify_all()
+
+    def _idle_end(self) -> None:
+        """Nothing came for long enough: no thread claims again."""
+        if self._plan.idle_ms:
+            self._stopping.set()
+
+    def _handle(self, caller: Caller, message: Message) -> None:
+        plan = self._plan
+        command = Command(plan.command, plan.queue, message, limit_seconds=plan.limit_ms / 1000)
+        with self._changed:
+            self._commands.add(command)
+            is_leaving = self._is_leaving
+        if is_leaving:
+            command.end_within(plan.grace_ms / 1000)
+        try:
+            with Renewer(caller, plan.queue, [message], warn=self._run.warn):
+                ended = command.run()
+                self._settle(caller, message, ended)
+        except (Stopped, Refusal) as error:
+            self._give_back(caller, message)
+            if isinstance(error, Refusal):
+                raise
+        finally:
+            with self._changed:
+                self._commands.discard(command)
+
+    def _settle(self, caller: Caller, message: Message, ended: Ended) -> None:
+        request, kind = self._verdict(message, ended)
+        if not ended.is_success:
+            self._run.warn(f"seq={message.seq_number}: {ended.shown}; {kind}")
+        pause = _PAUSE_SECONDS
+        for attempt in range(1, _SETTLE_ATTEMPTS + 1):
+            try:
+                caller.call(request)
+                break
+            except LockLost:
+                kind = "lost"
+                self._run.warn(f"seq={message.seq_number}: its lease was over; it comes again")
+                break
+            except _PASSING:
+                if attempt == _SETTLE_ATTEMPTS:
+                    raise
+                threading.Event().wait(pause)
+                pause *= 2
+        with self._changed:
+            self._tally[kind] += 1
+
+    def _verdict(self, message: Message, ended: Ended) -> tuple[SettleRequest, str]:
+        queue, seq, token = self._plan.queue, message.seq_number, message.lock_token
+        if ended.is_success:
+            return CompleteRequest(queue, seq, token), "completed"
+        if self._plan.rejects or ended.code == self._plan.reject_exit:
+            return RejectRequest(queue, seq, token, _REASON, ended.shown), "rejected"
+        delay = delay_ms(self._plan.delay_ms, message.delivery_count)
+        return AbandonRequest(queue, seq, token, delay_ms=delay), "abandoned"
+
+    def _give_back(self, caller: Caller, message: Message) -> None:
+        try:
+            releasing(self._plan.queue)(caller, [message])
+        except MqliteError as error:
+            self._run.warn(
+                f"seq={message.seq_number} could not be given back ({error.message}); it comes "
+                "again when its lease ends"
+            )
+
+    def _warn_once(self, text: str) -> None:
+        if not self._warned:
+            self._warned = True
+            self._run.warn(text)

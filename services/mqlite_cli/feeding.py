@@ -1,0 +1,223 @@
+"""`send --ndjson`, `send --lines` and `import`: many messages from one stream, in batches.
+
+Called by `messages` and `carrying`; reads standard input or a file, line by line. Rules: a batch is
+sent when it is full or when nothing more is there to read, so a slow producer is not held up; the
+broker takes a batch whole or not at all; when anything fails, the line is named that it fails at,
+and all lines in front of it are stored; what cannot be known is said.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from mqlite_actor.contract.errors import (
+    DedupConflict,
+    GroupRequired,
+    InvalidArgument,
+    MessageTooLarge,
+    MqliteError,
+    OutcomeUnknown,
+)
+from mqlite_actor.contract.limits import REQUEST_BYTES_MAX
+from mqlite_actor.contract.wire import Message, ScheduleRequest, SendRequest
+from mqlite_cli.invocation import Caller, Invocation
+from mqlite_cli.refusals import Refusal
+from mqlite_cli.streams import STDIN
+
+BATCH_MESSAGES = 256
+"""As many as one receive takes; the cost of a call is spread over enough of them by then."""
+
+BATCH_BYTES = 4 * 1024 * 1024
+"""Of lines, an eighth of the largest request; a longer line goes alone."""
+
+_CHUNK_BYTES = 64 * 1024
+_OF_A_MESSAGE = (InvalidArgument, GroupRequired, MessageTooLarge, DedupConflict)
+"""Refusals of a batch that one of its messages may have caused."""
+
+
+class Entry(NamedTuple):
+    """One line as a message. `at_ms`: when it may be delivered, 0 for at once."""
+
+    message: Message
+    at_ms: int = 0
+
+
+ReadLine = Callable[[bytes], Entry | None]
+"""What a line means; None is nothing. ValueError says what is wrong with it."""
+
+
+class _Line(NamedTuple):
+    number: int
+    size: int
+    entry: Entry
+
+
+def feed(run: Invocation, queue: str, read: ReadLine, *, ttl_ms: int = 0) -> int:
+    """Send every line of the stream to `queue`; 0, or the error that names its line."""
+    with _source(run) as descriptor:
+        feeder: list[_Feeder] = []
+
+        def work(caller: Caller) -> _Feeder:
+            feeder.append(_Feeder(caller, queue, ttl_ms))
+            feeder[0].run(_lines(descriptor), read)
+            return feeder[0]
+
+        try:
+            done = run.session(work)
+        except KeyboardInterrupt:
+            run.warn(feeder[0].progress if feeder else "nothing was sent")
+            raise
+    run.output.done({
+        "action": run.command.name, "queue": queue, "sent": done.sent, "unrouted": done.unrouted,
+    })  # fmt: skip
+    return 0
+
+
+class _Feeder:
+    """What was sent, and what is gathered for the next call."""
+
+    __slots__ = ("_batch", "_caller", "_doubtful", "_last", "_queue", "_size", "_ttl_ms", "sent",
+                 "unrouted")  # fmt: skip
+
+    def __init__(self, caller: Caller, queue: str, ttl_ms: int) -> None:
+        self._caller = caller
+        self._queue = queue
+        self._ttl_ms = ttl_ms
+        self._batch: list[_Line] = []
+        self._size = 0
+        self._last = 0  # number of the last line that is done with
+        self._doubtful: tuple[int, int] | None = None
+        self.sent = 0
+        self.unrouted = 0
+
+    @property
+    def progress(self) -> str:
+        """How far it came, for whoever wants to go on."""
+        done = f"{self.sent} message(s) are stored, all of the first {self._last} line(s)"
+        if self._doubtful is None:
+            return done
+        first, last = self._doubtful
+        return f"{done}; whether lines {first} to {last} are is not known"
+
+    def run(self, lines: Iterator[tuple[int, bytes] | None], read: ReadLine) -> None:
+        """Everything there is. The error of a line comes after all lines in front are sent."""
+        for each in lines:
+            if each is None:
+                self.flush()
+                continue
+            number, line = each
+            try:
+                entry = read(line)
+            except ValueError as error:
+                self.flush()
+                raise Refusal(f"line {number}: {error}; {self.progress}") from error
+            if entry is not None:
+                self._gather(_Line(number, len(line), entry))
+        self.flush()
+
+    def _gather(self, line: _Line) -> None:
+        first = self._batch[0].entry if self._batch else line.entry
+        if self._size + line.size > BATCH_BYTES or first.at_ms != line.entry.at_ms:
+            self.flush()
+        self._batch.append(line)
+        self._size += line.size
+        if len(self._batch) >= BATCH_MESSAGES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what is gathered. A refusal that is one message's names its line."""
+        batch, self._batch, self._size = self._batch, [], 0
+        if not batch:
+            return
+        try:
+            self._send(batch)
+        except _OF_A_MESSAGE:
+            # One by one, so that those in front of the culprit are stored and it has a name.
+            for line in batch:
+                self._send_named(line)
+        except MqliteError as error:
+            error.add_note(self.progress)
+            raise
+
+    def _send_named(self, line: _Line) -> None:
+        try:
+            self._send([line])
+        except MqliteError as error:
+            error.add_note(f"line {line.number} failed; {self.progress}")
+            raise
+
+    def _send(self, batch: list[_Line]) -> None:
+        messages = [line.entry.message for line in batch]
+        at_ms = batch[0].entry.at_ms
+        request: SendRequest = (
+            ScheduleRequest(self._queue, messages, scheduled_enqueue_time_ms=at_ms)
+            if at_ms
+            else SendRequest(self._queue, messages, ttl_ms=self._ttl_ms)
+        )
+        self._doubtful = (batch[0].number, batch[-1].number)
+        try:
+            response = self._caller.call(request)
+        except OutcomeUnknown:
+            raise
+        except MqliteError:
+            self._doubtful = None
+            raise
+        self._doubtful = None
+        self._last = batch[-1].number
+        self.sent += len(batch)
+        self.unrouted += sum(1 for seq in response.seq_numbers or [0] * len(batch) if not seq)
+
+
+@contextmanager
+def _source(run: Invocation) -> Iterator[int]:
+    """The descriptor of `--file`, or of standard input."""
+    words, path = run.arguments.words[1:], run.arguments.text("file")
+    if words not in ([], ["-"]) or (words and path):
+        raise Refusal("the messages come from standard input or from --file, not from arguments")
+    if not path:
+        if run.streams.is_stdin_closed:
+            raise Refusal("standard input is closed; there is nothing to send")
+        yield STDIN
+        return
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise Refusal(f"cannot read {path}: {error.strerror}") from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lines(descriptor: int) -> Iterator[tuple[int, bytes] | None]:
+    """Numbered lines without their ends; None where a reader would have to wait for more."""
+    rest, number = b"", 0
+    while chunk := _read(descriptor):
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            number += 1
+            yield number, line
+        if len(rest) > REQUEST_BYTES_MAX:
+            raise Refusal(f"line {number + 1} has more than {REQUEST_BYTES_MAX} bytes")
+        if not _has_more(descriptor):
+            yield None
+    if rest:
+        yield number + 1, rest
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, _CHUNK_BYTES)
+    except OSError as error:
+        raise Refusal(f"cannot read the messages: {error.strerror}") from error
+
+
+def _has_more(descriptor: int) -> bool:
+    if sys.platform == "win32":  # its select knows sockets alone
+        return True
+    return bool(select.select([descriptor], [], [], 0)[0])

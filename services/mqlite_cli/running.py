@@ -1,0 +1,167 @@
+"""One message as one run of a shell command: body on standard input, the rest in the environment.
+
+Used by `consuming`, from a thread for each message. Rules: a command gets a process group of its
+own, so that a Ctrl-C meant for us does not end it in the middle of its work, and so that ending it
+ends what it started; what it prints goes where ours goes; one that reads nothing of its input is no
+failure.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import NamedTuple
+
+import msgspec
+
+from mqlite_actor.clock import SystemClock
+from mqlite_actor.contract.wire import Message
+from mqlite_cli.refusals import Refusal
+
+KILL_SECONDS = 5.0
+"""Between asking a command to end and ending it."""
+
+_NOT_STARTED = 126
+"""What a shell says of a command that cannot be started."""
+
+_CLOCK = SystemClock()
+_OWN_GROUP = None if sys.platform == "win32" else 0
+
+_IN_ENVIRONMENT = {
+    "MESSAGE_SEQ": "seq_number",
+    "MESSAGE_DELIVERY_COUNT": "delivery_count",
+    "MESSAGE_ENQUEUED_AT_MS": "enqueued_at_ms",
+    "MESSAGE_EXPIRES_AT_MS": "expires_at_ms",
+    "MESSAGE_ID": "message_id",
+    "MESSAGE_CORRELATION_ID": "correlation_id",
+    "MESSAGE_REPLY_TO": "reply_to",
+    "MESSAGE_GROUP_ID": "group_id",
+    "MESSAGE_CONTENT_TYPE": "content_type",
+    "MESSAGE_SUBJECT": "subject",
+}
+"""Variable → field. MESSAGE_QUEUE and MESSAGE_PROPERTIES, a JSON object, are there besides."""
+
+
+class Stopped(Exception):
+    """The command was ended because we have to go; its message is not handled."""
+
+
+class Ended(NamedTuple):
+    """How a command ended. `code` is negative for a signal; `shown` says it in words."""
+
+    code: int
+    shown: str
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the message is done with."""
+        return self.code == 0
+
+
+class Command:
+    """One command for one message. `run` it once; `end_within` comes from any thread."""
+
+    __slots__ = ("_changed", "_deadline", "_is_stopped", "_limit", "_line", "_message", "_queue")
+
+    def __init__(self, line: str, queue: str, message: Message, *, limit_seconds: float) -> None:
+        self._line = line
+        self._queue = queue
+        self._message = message
+        self._limit = limit_seconds
+        self._changed = threading.Condition()
+        self._deadline: float | None = None
+        self._is_stopped = False
+
+    def end_within(self, seconds: float) -> None:
+        """Let it run for so long at most, and raise Stopped out of `run` then."""
+        with self._changed:
+            self._deadline = _CLOCK.monotonic() + seconds
+            self._changed.notify_all()
+
+    def run(self) -> Ended:
+        """Run it to its end. Stopped if `end_within` ended it; Refusal if there is no shell."""
+        try:
+            process = self._start()
+        except OSError as error:
+            if error.errno == errno.E2BIG:
+                return Ended(_NOT_STARTED, "the metadata is too large for an environment")
+            raise Refusal(f"cannot run a shell: {error.strerror}") from error
+        feeder = threading.Thread(target=_feed, args=(process, self._message.body), daemon=True)
+        reaper = threading.Thread(target=self._reap, args=(process,), daemon=True)
+        feeder.start()
+        reaper.start()
+        is_late = self._wait(process)
+        reaper.join()
+        code = process.returncode
+        if self._is_stopped:
+            raise Stopped
+        if is_late:
+            return Ended(code or -signal.SIGTERM, f"it took longer than {self._limit:g}s")
+        return Ended(code, f"exit {code}" if code >= 0 else f"ended by signal {-code}")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S602 - a shell command is what --exec takes
+            self._line,
+            shell=True,
+            stdin=subprocess.PIPE,
+            env={**os.environ, **_environ(self._queue, self._message)},
+            process_group=_OWN_GROUP,
+        )
+
+    def _reap(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> bool:
+        """Until it has ended, or was ended; whether that was for its own limit."""
+        limit = _CLOCK.monotonic() + self._limit if self._limit else None
+        with self._changed:
+            while process.returncode is None:
+                ends = [each for each in (limit, self._deadline) if each is not None]
+                left = min(ends) - _CLOCK.monotonic() if ends else None
+                if left is not None and left <= 0:
+                    return self._end(process, is_own_limit=min(ends) == limit)
+                self._changed.wait(left)
+        return False
+
+    def _end(self, process: subprocess.Popen[bytes], *, is_own_limit: bool) -> bool:
+        """Ask it to end, and see to it; whether it was for its own limit."""
+        self._is_stopped = not is_own_limit
+        _signal(process, signal.SIGTERM)
+        if not self._changed.wait_for(lambda: process.returncode is not None, KILL_SECONDS):
+            _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+        return is_own_limit
+
+
+def _feed(process: subprocess.Popen[bytes], body: bytes) -> None:
+    assert process.stdin is not None
+    try:
+        with process.stdin as stdin:
+            stdin.write(body)
+    except OSError:
+        # It has closed its input or ended; its exit code says whether that was meant.
+        return
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    try:
+        if sys.platform == "win32":
+            process.send_signal(number)
+        else:
+            os.killpg(process.pid, number)
+    except ProcessLookupError:
+        # It ended by itself in this moment.
+        return
+
+
+def _environ(queue: str, message: Message) -> dict[str, str]:
+    values = {name: str(getattr(message, field)) for name, field in _IN_ENVIRONMENT.items()}
+    values["MESSAGE_QUEUE"] = queue
+    values["MESSAGE_PROPERTIES"] = msgspec.json.encode(message.properties).decode()
+    # No environment can hold a NUL; whoever needs such a value reads it with `peek`.
+    return {name: value for name, value in values.items() if "\0" not in value}

@@ -1,0 +1,102 @@
+"""export and import: messages of any state as lines, and back (tools.md 8, row 4)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sdk.loopback import Loopback, engine_replies, loopback
+from tests.services.cli_process import Shell
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[tuple[Shell, Loopback]]:
+    """A queue `q` with one message of each state, and an empty queue `r`."""
+    with engine_replies(f"file:{tmp_path / 'served.db'}") as answer, loopback(answer) as server:
+        shell = Shell(tmp_path, MQLITE_ENDPOINT=server.url)
+        shell.ok("create-queue", "q")
+        shell.ok("create-queue", "r")
+        shell.ok("send", "q", "--lines", "--prop", "a=b", stdin=b"1\n2\n3\n")
+        shell.ok("schedule", "q", "later", "--at", "2099-01-01T00:00:00Z", "--subject", "s")
+        shell.ok("send", "q", "-", "--message-id", "m", "--ttl", "1h", stdin=b"\x00\xff")
+        held = shell.ok("receive", "q", "--max", "3", "--no-ack", "--output", "ndjson")
+        first, second, _ = (json.loads(line) for line in held.splitlines())
+        shell.ok("reject", "q", "1", first["lock_token"], "--reason", "bad")
+        shell.ok("defer", "q", "2", second["lock_token"])
+        yield shell, server
+
+
+def exported(shell: Shell, *words: str) -> list[dict[str, Any]]:
+    done = shell.run("export", *words, check=0)
+    found = [json.loads(line) for line in done.text.splitlines()]
+    assert done.err == f"exported={len(found)}\n"
+    return found
+
+
+def test_an_export_holds_every_message_of_every_state_and_changes_nothing(
+    broker: tuple[Shell, Loopback],
+) -> None:
+    shell, _ = broker
+    before = shell.ok("metrics", "q").split(" oldest")[0]
+    found = exported(shell, "q")
+    assert [each["state"] for each in found] == [
+        "dead_lettered", "deferred", "locked", "scheduled", "active",
+    ]  # fmt: skip
+    assert found[0]["dead_letter_reason"] == "bad"
+    assert base64.b64decode(found[4]["body"]) == b"\x00\xff"
+    assert all("lock_token" not in each for each in found)
+    assert shell.ok("metrics", "q").split(" oldest")[0] == before
+    assert [each["seq_number"] for each in exported(shell, "q", "--from", "2", "--to", "3")] == [
+        2, 3,
+    ]  # fmt: skip
+    assert [each["seq_number"] for each in exported(shell, "q", "--state", "dead_lettered")] == [1]
+    assert exported(shell, "r") == []
+    assert shell.run("export", "none", check=1).err.startswith("error: not_found: ")
+
+
+def test_an_import_sends_it_all_again(broker: tuple[Shell, Loopback]) -> None:
+    shell, _ = broker
+    text = shell.ok("export", "q")
+    (shell.folder / "q.ndjson").write_text(text, "utf-8")
+    line = shell.ok("import", "r", "--file", "q.ndjson")
+    assert line == "ok: action=import queue=r sent=5 unrouted=0\n"
+    old, new = exported(shell, "q"), exported(shell, "r")
+    for key in ("body", "properties", "subject", "message_id"):
+        assert [each.get(key) for each in new] == [each.get(key) for each in old]
+    assert [each["state"] for each in new] == [
+        "active", "active", "active", "scheduled", "active",
+    ]  # fmt: skip
+    assert new[3]["visible_at_ms"] == old[3]["visible_at_ms"]
+    # To the millisecond of the moment at which the line was read and stored.
+    assert 0 <= new[4]["expires_at_ms"] - old[4]["expires_at_ms"] < 60_000
+    assert shell.ok("import", "r", stdin=text.encode()).startswith("ok: action=import ")
+
+
+def test_what_has_expired_is_left_out_and_a_bad_line_is_named(
+    broker: tuple[Shell, Loopback],
+) -> None:
+    shell, _ = broker
+    lines = b'{"body":"YQ==","expires_at_ms":1}\n{"body":"Yg=="}\n{"body":"!"}\n'
+    done = shell.run("import", "r", "-", stdin=lines, check=1)
+    assert done.err.startswith("error: line 3: not a message: ")
+    assert [each["body"] for each in exported(shell, "r")] == ["Yg=="]
+    assert shell.run("import", "r", "x", check=1).errors
+
+
+def test_pages_are_followed_without_gaps(broker: tuple[Shell, Loopback]) -> None:
+    shell, server = broker
+    shell.ok("send", "r", "--lines", stdin=b"x\n" * 1500)
+    server.requests.clear()
+    assert len({each["seq_number"] for each in exported(shell, "r")}) == 1500
+    assert server.calls.count("QueueService/Peek") == 3
+
+
+def test_an_output_that_fails_is_told(broker: tuple[Shell, Loopback]) -> None:
+    shell, _ = broker
+    done = shell.run("export", "q", redirect="1>/dev/full", check=1)
+    assert "the export is not whole" in done.err

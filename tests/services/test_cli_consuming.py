@@ -1,0 +1,229 @@
+"""consume: a shell command for each message, and what becomes of it (tools.md 8, row 3)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mqlite_cli.consuming import delay_ms
+from tests.sdk.loopback import Loopback, Recorded, engine_replies, loopback, refusal
+from tests.services.cli_process import BOUND_SECONDS, Shell, serving
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[tuple[Shell, Loopback]]:
+    with engine_replies(f"file:{tmp_path / 'served.db'}") as answer, loopback(answer) as server:
+        shell = Shell(tmp_path, MQLITE_ENDPOINT=server.url)
+        shell.ok("create-queue", "q", "--max-delivery", "5")
+        yield shell, server
+
+
+def messages(shell: Shell, queue: str = "q") -> list[dict[str, Any]]:
+    found = shell.ok("peek", queue, "--max", "1000", "--output", "ndjson")
+    return [json.loads(line) for line in found.splitlines()]
+
+
+def appears(path: Path) -> None:
+    """Wait until a command has made this file."""
+    pause = threading.Event()
+    for _ in range(int(BOUND_SECONDS * 100)):
+        if path.exists():
+            return
+        pause.wait(0.01)
+    raise AssertionError(f"{path} did not appear")
+
+
+def test_a_command_gets_the_body_and_the_metadata_and_its_message_is_completed(
+    broker: tuple[Shell, Loopback],
+) -> None:
+    shell, _ = broker
+    shell.ok("send", "q", "-", "--message-id", "m 1", "--group", "g", "--subject", "s",
+             "--prop", "a=b", "--correlation-id", "c", stdin=b"\x00\xff\n")  # fmt: skip
+    script = 'cat > body; env | grep ^MESSAGE_ | sort > env; echo "seen $MESSAGE_SEQ"'
+    out = shell.ok("consume", "q", "--exec", script, "--count", "1")
+    assert out == ("seen 1\nok: action=consume queue=q completed=1 abandoned=0 rejected=0 lost=0\n")
+    assert (shell.folder / "body").read_bytes() == b"\x00\xff\n"
+    found = dict(
+        line.split("=", 1) for line in (shell.folder / "env").read_text("utf-8").splitlines()
+    )
+    assert int(found.pop("MESSAGE_ENQUEUED_AT_MS")) > 0
+    assert found == {
+        "MESSAGE_QUEUE": "q", "MESSAGE_SEQ": "1", "MESSAGE_DELIVERY_COUNT": "1",
+        "MESSAGE_ID": "m 1", "MESSAGE_GROUP_ID": "g", "MESSAGE_SUBJECT": "s",
+        "MESSAGE_CORRELATION_ID": "c", "MESSAGE_REPLY_TO": "", "MESSAGE_CONTENT_TYPE": "",
+        "MESSAGE_EXPIRES_AT_MS": "0", "MESSAGE_PROPERTIES": '{"a":"b"}',
+    }  # fmt: skip
+    assert messages(shell) == []
+
+
+def test_a_command_that_fails_gives_its_message_back_for_later(
+    broker: tuple[Shell, Loopback],
+) -> None:
+    shell, server = broker
+    shell.ok("send", "q", "-", stdin=b"x" * 300_000)
+    # It reads nothing of a body that no pipe holds.
+    done = shell.run("consume", "q", "--exec", "exit 7", "--count", "1", "--delay", "9s", check=0)
+    assert done.err == "warning: seq=1: exit 7; abandoned\n"
+    assert "abandoned=1" in done.text
+    (abandon,) = (
+        msgspec.json.decode(r.body) for r in server.requests if r.call == "QueueService/Abandon"
+    )
+    assert abandon["delay_ms"] == 9_000
+    (message,) = messages(shell)
+    assert message["delivery_count"] == 1
+
+
+def test_the_delay_doubles_and_ends_somewhere() -> None:
+    assert [delay_ms(1_000, n) for n in (1, 2, 3, 4, 100)] == [1_000, 2_000, 4_000, 8_000, 300_000]
+    assert [delay_ms(900_000, n) for n in (1, 9)] == [900_000, 900_000]
+    assert delay_ms(0, 9) == 0
+
+
+@pytest.mark.parametrize("words", [["--on-failure", "reject"], ["--reject-exit", "65"]])
+def test_a_message_that_is_beyond_help_becomes_a_dead_letter(
+    broker: tuple[Shell, Loopback], words: list[str]
+) -> None:
+    shell, _ = broker
+    shell.ok("send", "q", "x")
+    shell.run("consume", "q", "--exec", "exit 65", "--count", "1", *words, check=0)
+    (message,) = messages(shell)
+    assert message["state"] == "dead_lettered"
+    assert message["dead_letter_reason"] == "CommandFailed"
+    assert message["dead_letter_description"] == "exit 65"
+
+
+def test_a_command_that_takes_too_long_is_ended_with_what_it_started(
+    broker: tuple[Shell, Loopback],
+) -> None:
+    shell, _ = broker
+    shell.ok("send", "q", "x")
+    done = shell.run(
+        "consume", "q", "--exec", "tail -f /dev/null | cat", "--limit", "100ms", "--count", "1",
+        "--on-failure", "reject", check=0,
+    )  # fmt: skip
+    assert done.err == "warning: seq=1: it took longer than 0.1s; rejected\n"
+
+
+def test_commands_run_side_by_side_and_idleness_ends_them(broker: tuple[Shell, Loopback]) -> None:
+    shell, _ = broker
+    shell.ok("send", "q", "--lines", stdin=b"1\n2\n3\n")
+    # Each waits until all three have begun.
+    script = 'touch "began.$MESSAGE_SEQ"; while [ ! -e began.1 -o ! -e began.2 -o ! -e began.3 ];'
+    line = shell.ok(
+        "consume", "q", "--exec", f"{script} do :; done", "--concurrency", "3", "--idle", "50ms",
+        "--limit", "50s", "--output", "ndjson",
+    )  # fmt: skip
+    assert json.loads(line) == {
+        "action": "consume", "queue": "q", "completed": 3, "abandoned": 0, "rejected": 0, "lost": 0,
+    }  # fmt: skip
+
+
+def test_a_lease_is_renewed_while_its_command_runs(broker: tuple[Shell, Loopback]) -> None:
+    shell, server = broker
+    shell.ok("update-queue", "q", "--lock", "1s")
+    shell.ok("send", "q", "x")
+    with shell.start("consume", "q", "--exec", "until [ -e go ]; do :; done", "--count", "1") as p:
+        pause = threading.Event()
+        while server.calls.count("QueueService/RenewBatch") < 3:
+            assert p.poll() is None
+            pause.wait(0.01)
+        (shell.folder / "go").touch()
+        out, err = p.communicate(timeout=BOUND_SECONDS)
+    assert (p.returncode, err) == (0, b"")
+    assert b"completed=1" in out
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_after_a_signal_what_runs_is_finished_and_nothing_more_is_taken(
+    broker: tuple[Shell, Loopback], number: signal.Signals, code: int
+) -> None:
+    shell, server = broker
+    shell.ok("send", "q", "--lines", stdin=b"1\n2\n")
+    script = "touch began; until [ -e go ]; do :; done"
+    with shell.start("consume", "q", "--exec", script) as process:
+        appears(shell.folder / "began")
+        process.send_signal(number)
+        (shell.folder / "go").touch()
+        _, err = process.communicate(timeout=BOUND_SECONDS)
+    assert (process.returncode, err) == (code, b"")
+    assert [message["seq_number"] for message in messages(shell)] in ([2], [])
+    assert server.calls.count("QueueService/Complete") == 2 - len(messages(shell))
+
+
+def test_a_command_that_outlasts_the_grace_is_ended_and_its_message_untouched(
+    broker: tuple[Shell, Loopback],
+) -> None:
+    shell, _ = broker
+    shell.ok("send", "q", "x")
+    script = "touch began; tail -f /dev/null"
+    with shell.start("consume", "q", "--exec", script, "--grace", "0") as process:
+        appears(shell.folder / "began")
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=BOUND_SECONDS)
+    assert (process.returncode, err) == (0, b"")
+    (message,) = messages(shell)
+    assert (message["state"], message.get("delivery_count", 0)) == ("active", 0)
+
+
+def test_an_idle_worker_ends_at_once_and_takes_nothing_with_it(tmp_path: Path) -> None:
+    served = Shell(tmp_path, MQLITE_TOKENS="mqk_test", MQLITE_TOKEN="mqk_test")
+    with serving(served) as broker:
+        shell = served.with_(MQLITE_ENDPOINT=broker.url)
+        shell.ok("create-queue", "q")
+        shell.ok("send", "q", "x")
+        words = ["consume", "q", "--exec", "touch began", "--concurrency", "4"]
+        with shell.start(*words) as process:
+            appears(tmp_path / "began")
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=BOUND_SECONDS)
+        assert (process.returncode, err) == (0, b"")
+        assert b"completed=1" in out
+        shell.ok("send", "q", "y")
+        assert 'body="y"' in shell.ok("receive", "q")
+
+
+def test_a_broker_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    with engine_replies(f"file:{tmp_path / 'served.db'}") as answer:
+
+        def choose(request: Recorded) -> bytes | None:
+            if server.calls.count("QueueService/Receive") == 1:
+                return refusal(503, "unavailable", "stopping")
+            return answer(request)
+
+        with loopback(choose) as server:
+            shell = Shell(tmp_path, MQLITE_ENDPOINT=server.url)
+            shell.ok("create-queue", "q")
+            shell.ok("send", "q", "x")
+            done = shell.run("consume", "q", "--exec", "cat", "--count", "1", check=0)
+    assert done.err == "warning: stopping; it is tried again\n"
+    assert done.text.startswith("xok: ")
+
+
+def test_what_will_not_go_away_ends_it(broker: tuple[Shell, Loopback]) -> None:
+    shell, server = broker
+    assert shell.run("consume", "none", "--exec", "cat", check=1).err.startswith("error: not_found")
+    server.requests.clear()
+    for words in (
+        [], ["--exec", ""], ["--exec", "cat", "--on-failure", "defer"],
+        ["--exec", "cat", "--concurrency", "0"], ["--exec", "cat", "--count", "0"],
+        ["--exec", "cat", "--delay", "-1s"],
+    ):  # fmt: skip
+        assert len(shell.run("consume", "q", *words, check=1).errors) == 1, words
+    assert server.requests == []
+
+
+def test_a_store_of_its_own_is_consumed_too(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell.ok("create-queue", "q")
+    shell.ok("send", "q", "--lines", stdin=b"1\n2\n3\n")
+    assert "completed=3" in shell.ok(
+        "consume", "q", "--exec", "cat", "--concurrency", "2", "--idle", "10ms"
+    )
+    assert messages(shell) == []
