@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,12 @@ _numbers = itertools.count(1)
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", NEEDS_CLOCK)
+    # Programs of the tests get signals as a terminal's shell leaves them: whoever starts this in
+    # the background, or under nohup, hands down that they are ignored.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

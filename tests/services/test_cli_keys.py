@@ -277,7 +277,7 @@ def test_a_monitor_token_may_observe_and_nothing_else(tmp_path: Path) -> None:
             assert done.errors[0].startswith("error: permission_denied: "), command.name
 
 
-LOCAL = ("serve", "observe", "vacuum", "openapi", "completion")
+LOCAL = ("serve", "observe", "top", "vacuum", "openapi", "completion")
 WORDS = {
     "SEQ": "1", "PATH": "/nowhere", "LOCK_TOKEN": ID, "ID": ID, "EXPR": "true",
 }  # fmt: skip
