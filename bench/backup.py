@@ -23,6 +23,8 @@ from mqlite_actor.storage.snapshot import Snapshot
 
 BODY = bytes(900)
 ROUNDS = 3
+ALONE_SECONDS = 2
+"""How long the sender runs with nothing beside it: about as long as a backup takes."""
 
 
 def steps_beside(engine: Engine, target: str) -> None:
@@ -75,7 +77,7 @@ async def beside(engine: Engine, way: Callable[[Engine, str], None] | None, targ
         nonlocal took
         started = perf_counter()
         if way is None:
-            await trio.sleep(2)
+            await trio.sleep(ALONE_SECONDS)
         else:
             await trio.to_thread.run_sync(way, engine, target)
         took = perf_counter() - started
