@@ -102,7 +102,7 @@ def run(connection: apsw.Connection, prepared: Prepared, manners: Manners) -> Re
 def weight(result: Result) -> int:
     """About as many bytes as the rows take in an answer."""
     values = (value for row in result.rows for value in row)
-    return sum(30 + len(item.get("value") or item.get("base64") or "") for item in values)
+    return sum(30 + len(str(item.get("value") or item.get("base64") or "")) for item in values)
 
 
 def spelled(connection: apsw.Connection, sql: str) -> tuple[str | None, ...]:

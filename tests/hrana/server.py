@@ -30,6 +30,7 @@ from tests.hrana.values import Json, ProtocolError
 
 CONCURRENT_MAX: Final = 128
 REQUESTS_KEPT: Final = 100_000
+BOUND_SECONDS: Final = 15.0
 JSON_TYPE: Final = "application/json"
 
 
@@ -60,6 +61,7 @@ class HranaServer:
         self._one_at_a_time = threading.Lock()
         self._active = 0
         self._lock = threading.Lock()
+        self._arrived = threading.Condition()
         self._moved: set[str] = set()
         self.streams = Streams(
             self._path,
@@ -94,6 +96,12 @@ class HranaServer:
         """Begin to count anew."""
         self.requests.clear()
 
+    def wait_for(self, number: int) -> None:
+        """Until so many requests have come since the start or `forget`, answered or not."""
+        with self._arrived:
+            is_there = self._arrived.wait_for(lambda: len(self.requests) >= number, BOUND_SECONDS)
+        assert is_there, f"{len(self.requests)} requests of {number} came"
+
     def look(self, sql: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a statement on the server's file, past the protocol."""
         connection = apsw.Connection(self._path)
@@ -120,7 +128,9 @@ class HranaServer:
 
     def handle(self, request: Request, body: bytes) -> Answer:
         """What a request is answered; Dropped when it is not."""
-        self.requests.append(request)
+        with self._arrived:
+            self.requests.append(request)
+            self._arrived.notify_all()
         if request.method == "GET":
             return self._greet(request)
         pause(self.latency_seconds)

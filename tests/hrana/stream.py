@@ -58,7 +58,7 @@ class Stream:
         self.number = number
         self.connection = connection
         self.busy = threading.Lock()
-        self.is_timed_out = self.must_yield = False
+        self.is_timed_out = False
         self.is_taken = self.is_closed = False
         self.sequence = 0
         self.last_used = 0.0
@@ -193,9 +193,7 @@ class Stream:
         self._room = ANSWER_BYTES_MAX
 
     def _run(self, prepared: Prepared, number: int, trouble: Trouble) -> Result:
-        must_yield, self.must_yield = self.must_yield, False
-        is_late = number == trouble.time_out_before
-        self._is_over |= is_late or (must_yield and self.connection.in_transaction)
+        self._is_over |= number == trouble.time_out_before
         if self._is_over:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")

@@ -12,11 +12,12 @@ import http.client
 import json
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from tests.hrana.values import Json
 from tests.npm.packages import missing, node_modules
 
 PROGRAM: Final = "@tursodatabase/cli-linux-x64-gnu/tursodb"
@@ -92,7 +93,7 @@ class Tursodb:
     def _said(self) -> str:
         return self._log.read_text(errors="replace")[-2000:]
 
-    def _end(self, how: Any) -> None:  # noqa: ANN401  # a method of a generic class
+    def _end(self, how: Callable[[subprocess.Popen[bytes]], None]) -> None:
         if self._process is None:
             return
         how(self._process)
@@ -112,7 +113,7 @@ def free_port() -> int:
         return port
 
 
-def pipeline(url: str, *requests: Any) -> list[Any]:  # noqa: ANN401  # JSON as it comes
+def pipeline(url: str, *requests: Json) -> list[Json]:
     """The results of one pipeline, on a connection of its own."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=BOUND_SECONDS)
     try:
@@ -123,7 +124,7 @@ def pipeline(url: str, *requests: Any) -> list[Any]:  # noqa: ANN401  # JSON as 
     finally:
         connection.close()
     assert response.status == 200, f"{response.status} {answer[:500]!r}"
-    results: list[Any] = json.loads(answer)["results"]
+    results: list[Json] = json.loads(answer)["results"]
     return results
 
 

@@ -2,7 +2,7 @@
 
 SQLite lets one connection write. Another one that wants to waits in its busy handler until the
 writer is done; and when that has had the lock for `seconds`, the one who waits takes it: the
-writer's transaction is rolled back, at once if its stream is idle, else before its next statement.
+writer's transaction is rolled back as soon as its stream is idle.
 Time is the clock that the test moves; waiting itself is bounded in real time.
 """
 
@@ -30,9 +30,6 @@ class Writer(Protocol):
     busy: threading.Lock
     is_timed_out: bool
     """Rolled back while nobody was looking: the next program is told so."""
-
-    must_yield: bool
-    """To be rolled back before its next statement, if it is still in a transaction."""
 
 
 class Writers:
@@ -77,8 +74,7 @@ class Writers:
 
     def _take_from(self, holder: Writer) -> None:
         if not holder.busy.acquire(blocking=False):
-            holder.must_yield = True  # it is at work, and rolls back itself
-            return
+            return  # it is at work, which ends by itself
         try:
             if holder.connection.in_transaction:
                 holder.connection.execute("ROLLBACK")
