@@ -100,7 +100,7 @@ def subscribe(tx: Transaction, request: SubscribeRequest, now_ms: int) -> EmptyR
         raise NameConflict(f"{quoted(name)} is already a plain queue")
     elif subscriptions.topic_of(tx, queue.id) not in (None, topic):
         raise NameConflict(f"{quoted(name)} already listens to another topic")
-    tx.run([subscriptions.subscribe(queue.id, topic, expr if expr.strip() else "", now_ms)])
+    tx.write([subscriptions.subscribe(queue.id, topic, expr if expr.strip() else "", now_ms)])
     return DONE
 
 
@@ -160,7 +160,7 @@ def _reorder(tx: Transaction, queue: Queue) -> None:
         lifecycle.let_next_come(writes, queue, None)
         writes.run()
     else:
-        tx.run([messages.free_heads(queue.id)])
+        tx.write([messages.free_heads(queue.id)])
         tx.wake(queue.name, limits.INT64_MAX)  # nobody counted how many came free
 
 

@@ -29,10 +29,10 @@ class TursoStore:
         self.changes = 0
         self.in_transaction = False
         self._connection = turso.connect(str(path), isolation_level=None)
-        for statement in re.sub(r"--.*", "", schema._script()).split(";"):
+        for statement in re.sub(r"--.*", "", schema.script()).split(";"):
             if statement.strip():
                 self._connection.execute(statement)
-        self.run(schema._START)
+        self.run(schema.START)
 
     def run(self, statements: Sequence[Statement]) -> list[list[Row]]:
         """Run statements in order; each one's rows."""
