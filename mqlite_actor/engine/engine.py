@@ -45,7 +45,7 @@ from mqlite_actor.semantics.routing import Undecided
 from mqlite_actor.semantics.send import Sending
 from mqlite_actor.semantics.settle import parse_token
 from mqlite_actor.storage.reading import NoReader
-from mqlite_actor.storage.store import Store
+from mqlite_actor.storage.store import Backend, Store
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -96,7 +96,9 @@ class Engine:
         self._actor = Actor(self._run_group, inline, self._ran)
         log, submit, clock = options.diagnostics, self._submit, options.clock
         report = log.report if log is not None else unreported
-        self._sweeper = Sweeper(submit, clock, options.retention, report)
+        self._sweeper = Sweeper(
+            submit, clock, options.retention, report, is_dear=store.backend.is_remote
+        )
         self._chores = Chores(submit, clock)
         self._filtering = Filtering(submit, clock)
         self.backups = Backups(store, submit, clock, self._chores.ending, options.backup_folder)
@@ -140,6 +142,16 @@ class Engine:
     def clock(self) -> Clock:
         """The clock that decides about leases."""
         return self._options.clock
+
+    @property
+    def backend(self) -> Backend:
+        """What kind of store it has."""
+        return self._store.backend
+
+    @property
+    def location(self) -> str:
+        """Where that is, fit for everybody's eyes."""
+        return self._store.location
 
     @property
     def crash(self) -> BaseException | None:
@@ -192,7 +204,7 @@ class Engine:
         methods raise TxTimeout. Cancelled while it waits, nothing was begun.
         """
         outbox.check_outside()
-        hold = Hold(self._begin, self._actor.in_thread, _tx_seconds(seconds))
+        hold = Hold(self._begin, self._actor.in_thread, _tx_seconds(seconds, self.backend))
         await self._submit(hold)
         return hold
 
@@ -375,9 +387,10 @@ class Engine:
                 self._actor.close(Closed(CLOSED))
 
 
-def _tx_seconds(seconds: float) -> float:
-    if not 0 < seconds <= limits.TX_SECONDS_MAX:
-        raise InvalidArgument(f"seconds: more than 0 and at most {limits.TX_SECONDS_MAX:.0f}")
+def _tx_seconds(seconds: float, backend: Backend) -> float:
+    most = limits.TX_SECONDS if backend.is_remote else limits.TX_SECONDS_MAX
+    if not 0 < seconds <= most:
+        raise InvalidArgument(f"seconds: more than 0 and at most {most:.0f}")
     return seconds
 
 

@@ -50,8 +50,8 @@ class Unit:
     """
 
     __slots__ = (
-        "_calls", "_draws", "_guesses", "_known", "_place", "_random", "_reads", "_sent", "_step", "answers", "asked",
-        "indexes", "keys", "tx", "unsent",
+        "_calls", "_draws", "_guesses", "_known", "_place", "_random", "_reads",
+        "_sent", "_step", "answers", "asked", "indexes", "keys", "tx", "unsent",
     )  # fmt: skip
 
     def __init__(self, indexes: Sequence[int], step: Step, keys: Keys | None) -> None:

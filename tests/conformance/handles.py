@@ -31,9 +31,15 @@ from mqlite_actor.sdk.connect import connect, connect_sync
 from mqlite_actor.sdk.embedded import Embedded, open_embedded
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.linked import Linked, open_link
-from tests.conformance.audit import audit_file
+from mqlite_actor.storage import hrana_wire
+from mqlite_actor.storage.database import Row, Statement
+from mqlite_actor.storage.hrana_http import Link
+from mqlite_actor.storage.hrana_stream import Stream
+from mqlite_actor.storage.hrana_wire import Step
+from tests.conformance.audit import audit, audit_file
 from tests.conformance.broker import Broker
 from tests.conformance.faces import InThreads, on_asyncio
+from tests.hrana.tursodb import running_tursodb
 
 R = TypeVar("R")
 
@@ -190,9 +196,35 @@ async def _link(around: Surroundings) -> AsyncIterator[Handle]:
             yield OverLink(linked, engine)
 
 
+def _read(url: str) -> Callable[[Statement], list[Row]]:
+    """Rows of one statement, asked past the engine."""
+
+    def read(statement: Statement) -> list[Row]:
+        stream = Stream(Link(url, ""))
+        stream.is_shared = True
+        sql, arguments = statement
+        reply = stream.steps([Step(sql, arguments)])
+        assert reply.batch is not None
+        return hrana_wire.rows(reply.batch.step_results[0])
+
+    return read
+
+
+@asynccontextmanager
+async def _remote(around: Surroundings) -> AsyncIterator[Handle]:
+    options = EngineOptions(clock=around.clock, background=False)
+    around.store.parent.mkdir(exist_ok=True)
+    with running_tursodb(around.store.parent) as server:
+        async with open_engine(server.url, options) as engine:
+            yield Embedded(engine)
+        problems = [*audit(_read(server.url)), *leaks(around.store.parent)]
+    assert not problems, "\n".join(problems)
+
+
 KINDS: Final = (
     HandleKind("embedded", _embedded, drives_clock=True),
     HandleKind("link", _link, drives_clock=True),
+    HandleKind("remote", _remote, drives_clock=True),
     HandleKind("embedded-sync", _embedded_sync),
     HandleKind("embedded-asyncio", _embedded_asyncio),
     HandleKind("http", _http, broker="broker"),
