@@ -254,6 +254,10 @@ one has to be looked for."""
 REMOTE_REPLY_BYTES_MAX: Final = 64 * MIB
 """Of one answer; sqld gives 10 MiB, and others have no bound of their own."""
 
+REMOTE_STEPS_MAX: Final = 2000
+"""Statements in one request. Only CompleteBatch of very many, and passes after a long rest, have
+more: about 100 ms of a server's time each."""
+
 REMOTE_PAGE_BYTES: Final = 4 * MIB
 """What PAGE_BYTES_MAX is elsewhere: base64 and names make 6 MiB of it, and sqld answers 10."""
 

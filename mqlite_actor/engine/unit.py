@@ -50,21 +50,20 @@ class Unit:
     """
 
     __slots__ = (
-        "_calls", "_draws", "_guesses", "_known", "_place", "_random", "_reads",
-        "_sent", "_step", "answers", "asked", "indexes", "keys", "tx", "unsent",
+        "_draws", "_known", "_place", "_random", "_sent", "_step", "_used", "answers", "asked",
+        "indexes", "keys", "tx", "unsent",
     )  # fmt: skip
 
     def __init__(self, indexes: Sequence[int], step: Step, keys: Keys | None) -> None:
         self.indexes = indexes
         self.keys = keys
         self._step = step
-        self._known: list[tuple[Sequence[Statement], list[list[Row]]]] = []
+        # Questions with their answers, which may be guessed.
+        self._known: list[tuple[Sequence[Statement], list[list[Row]], Guess | None]] = []
+        self._used: set[int] = set()  # of those, in this run
         self._sent: list[tuple[Writing, list[list[Row]]]] = []
-        self._guesses: list[Guess | None] = []  # of each question, made once
         self._random: list[bytes] = []  # what was drawn, in order
         self._draws = 0  # of that, in this run
-        self._calls = 0  # questions in this run
-        self._reads = 0  # of them, those that were not guessed
         self._place = 0
         self.asked: Sequence[Statement] = ()
         self.unsent: list[Writing] = []
@@ -83,7 +82,8 @@ class Unit:
         Raises what the verb raises; a refusal before anything was written is an answer.
         """
         mark = ledger.mark(is_whole=self.keys is None)  # others write no queue rows
-        self._place = self._reads = self._calls = self._draws = 0
+        self._place = self._draws = 0
+        self._used = set()
         self.unsent = []
         self.tx = Transaction(
             self._run,
@@ -108,7 +108,7 @@ class Unit:
     def learn(self, written: Sequence[list[list[Row]]], found: list[list[Row]]) -> None:
         """The rows of `unsent`, each, and of `asked`."""
         self._sent += zip(self.unsent, written, strict=True)
-        self._known.append((self.asked, found))
+        self._known.append((self.asked, found, None))
         self.unsent = []
 
     # -- what the verb calls -----------------------------------------------------------------------
@@ -116,31 +116,34 @@ class Unit:
     def _run(self, statements: Sequence[Statement]) -> list[list[Row]]:
         if not statements:
             return []
-        guess = self._guess(statements)
+        place = self._find(statements)
+        if place is None:
+            guess = foresight.guess(self.tx.ledger, statements)
+            if guess is None:
+                assert len(self._known) < ROUNDS_MAX, "a verb that never has what it asks for"
+                self.asked = list(statements)
+                raise Blocked
+            place = len(self._known)
+            self._known.append((list(statements), guess.rows, guess))
+        self._used.add(place)
+        _, found, guess = self._known[place]
         if guess is not None:
             self._put(Writing(guess.statements, is_check=guess.is_check))
-            return guess.rows
-        while self._reads < len(self._known):
-            asked, found = self._known[self._reads]
-            self._reads += 1
-            if _is_same(asked, statements):
-                return found
-            # Answered before, and remembered since by the ledger: not asked any more.
-        assert len(self._known) < ROUNDS_MAX, "a verb that never has what it asks for"
-        self.asked = list(statements)
-        raise Blocked
+        return found
+
+    def _find(self, statements: Sequence[Statement]) -> int | None:
+        """Where these were asked before, and not used in this run. By what is asked and not by its
+        turn, since what the ledger has learned meanwhile is asked no more."""
+        for place, (asked, _, _) in enumerate(self._known):
+            if place not in self._used and _is_same(asked, statements):
+                return place
+        return None
 
     def _draw(self, number: int) -> bytes:
         place, self._draws = self._draws, self._draws + 1
         if place == len(self._random):
             self._random.append(secrets.token_bytes(number))
         return self._random[place]
-
-    def _guess(self, statements: Sequence[Statement]) -> Guess | None:
-        call, self._calls = self._calls, self._calls + 1
-        if call == len(self._guesses):
-            self._guesses.append(foresight.guess(self.tx.ledger, statements))
-        return self._guesses[call]
 
     def _run_many(self, sql: str, arguments: Sequence[tuple[Value, ...]]) -> list[Row]:
         found = self._run([(sql, each) for each in arguments])

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from mqlite_actor.contract.limits import PAGE_BYTES_MAX
+from mqlite_actor.contract import limits
 from mqlite_actor.storage import counts
 
 if TYPE_CHECKING:
@@ -67,14 +67,14 @@ class Ledger:
     """
 
     __slots__ = (
-        "filters", "knows_all", "last_seq", "leases", "page_bytes", "queues", "unsure",
+        "_page_bytes", "filters", "knows_all", "last_seq", "leases", "queues", "unsure",
     )  # fmt: skip
 
-    def __init__(self, *, page_bytes: int = PAGE_BYTES_MAX, keeps_leases: bool = False) -> None:
+    def __init__(self, *, page_bytes: int = 0, keeps_leases: bool = False) -> None:
         self.queues: dict[str, Queue] = {}
         self.filters: dict[str, object] = {}  # compiled, by their text; never stale
         self.last_seq: int | None = None
-        self.page_bytes = page_bytes  # of bodies in one answer
+        self._page_bytes = page_bytes
         self.knows_all = False
         self.unsure: set[str] = set()  # names whose row was written since
         self.leases: dict[int, Row] | None = {} if keeps_leases else None
@@ -100,6 +100,11 @@ class Ledger:
         self.last_seq, known, unsure = mark
         if known is not None and unsure is not None:
             self.queues, self.unsure = known, unsure
+
+    @property
+    def page_bytes(self) -> int:
+        """Of bodies in one answer."""
+        return self._page_bytes or limits.PAGE_BYTES_MAX
 
     @property
     def is_distant(self) -> bool:

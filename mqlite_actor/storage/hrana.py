@@ -74,7 +74,10 @@ class HranaStore(Fileless):
     def ask(self, statements: Sequence[Statement]) -> list[list[Row]]:
         """Each one's rows, in one request; the transaction stays open, or begins."""
         try:
-            return self._stream.ask(statements)
+            found: list[list[Row]] = []
+            for start in range(0, len(statements), limits.REMOTE_STEPS_MAX):
+                found += self._stream.ask(statements[start : start + limits.REMOTE_STEPS_MAX])
+            return found
         except NotRun as error:  # lost or not: without a COMMIT nothing of it will ever be
             self.ledger.forget()
             self._free(error)
@@ -84,6 +87,8 @@ class HranaStore(Fileless):
 
     def finish(self, statements: Sequence[Statement]) -> list[list[Row]] | None:
         """Run these, and commit; None if that is all that is known of them."""
+        last = max(len(statements) - 1, 0) // limits.REMOTE_STEPS_MAX * limits.REMOTE_STEPS_MAX
+        before, statements = self.ask(statements[:last]), statements[last:]
         try:
             found = self._stream.finish([*statements, self._owner.step()])[:-1]
         except Lost as error:
@@ -102,7 +107,7 @@ class HranaStore(Fileless):
             self.ledger.forget()
             raise
         self._owner.number += 1
-        return found
+        return before + found
 
     def rollback(self) -> None:
         """Undo what is open and forget what was known of it."""
