@@ -41,6 +41,8 @@ from mqlite_actor.storage.user_sql import UserSql
 
 T = TypeVar("T")
 
+_CUTS: Final = (apsw.SQLITE_CHECKPOINT_TRUNCATE, apsw.SQLITE_CHECKPOINT_RESTART)
+
 # Errors after which nobody knows what the file holds until it was opened again.
 _DOUBTFUL: Final = (
     apsw.IOError, apsw.CorruptError, apsw.NotADBError, apsw.CantOpenError, apsw.ReadOnlyError,
@@ -265,8 +267,10 @@ class SqliteStore:
             except apsw.BusyError:
                 return  # the writer is cutting the log at this very moment
 
-    def truncate_log(self) -> bool:
-        """Move all of the log into the file and cut it to nothing; False if a reader is in the way.
+    def truncate_log(self, *, keeps_room: bool = False) -> bool:
+        """Move all of the log into the file and begin it anew; False if a reader is in the way.
+
+        Cut to nothing, unless `keeps_room`: then what comes is written over what was.
 
         For the storage thread, between groups. Waits for nobody unless the log is too long, and
         then for LOG_WAIT_MS: looks that began before end meanwhile, and those that begin now see
@@ -277,7 +281,7 @@ class SqliteStore:
         is_long = self.log_pages >= limits.LOG_PAGES_MAX
         self.connection.set_busy_timeout(limits.LOG_WAIT_MS if is_long else 0)
         try:
-            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self.connection.wal_checkpoint(mode=_CUTS[keeps_room])
         except apsw.BusyError:
             return False
         finally:
