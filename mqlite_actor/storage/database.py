@@ -71,6 +71,12 @@ class Ledger:
         self.is_ahead = True
 
 
+def read_last_seq(run: RunStatements, ledger: Ledger) -> None:
+    """For the writer, before it begins: a row that tells of the last number may be removed then."""
+    if ledger.last_seq == UNREAD:
+        ledger.last_seq = run([(READ_COUNTER, ("seq",))])[0][0][0]
+
+
 class Transaction:
     """One open transaction of the writer. Not usable after its commit or rollback."""
 
@@ -90,8 +96,6 @@ class Transaction:
         self.filter_failures: dict[tuple[str, str], int] = {}
         self._deltas: dict[int, list[int]] = {}
         self._removes = False  # messages: then the last number must not be told by a row alone
-        if ledger.last_seq == UNREAD:  # now, before anything could be removed
-            ledger.last_seq = run([(READ_COUNTER, ("seq",))])[0][0][0]
 
     def next_seq(self, number: int = 1) -> int:
         """A sequence number never given out before, or the first of `number` in a row."""

@@ -25,7 +25,7 @@ from mqlite_actor.contract.errors import (
     StorageFull,
     Unavailable,
 )
-from mqlite_actor.storage import allocator, files, schema
+from mqlite_actor.storage import allocator, database, files, schema
 from mqlite_actor.storage.connection import (
     SYNCHRONOUS,
     check_sqlite,
@@ -42,7 +42,6 @@ from mqlite_actor.storage.user_sql import UserSql
 T = TypeVar("T")
 
 _CUTS: Final = (apsw.SQLITE_CHECKPOINT_TRUNCATE, apsw.SQLITE_CHECKPOINT_RESTART)
-
 # Errors after which nobody knows what the file holds until it was opened again.
 _DOUBTFUL: Final = (
     apsw.IOError, apsw.CorruptError, apsw.NotADBError, apsw.CantOpenError, apsw.ReadOnlyError,
@@ -148,6 +147,7 @@ class SqliteStore:
     def begin(self, *, is_patient: bool = True) -> Transaction:
         """Start a write transaction; BusyError when a foreign lock outlasts BUSY_MS, or at once if
         not patient."""
+        database.read_last_seq(self.run, self.ledger)
         if is_patient:
             self.connection.execute("BEGIN IMMEDIATE")
         else:

@@ -140,6 +140,12 @@ async def test_the_loop_turns_between_two_groups(swift: Engine, nursery: trio.Nu
 # -- a caller who is alone -------------------------------------------------------------------------
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group may take as long as it takes, however busy the machine is."""
+    monkeypatch.setattr(limits, "INLINE_SECONDS", math.inf)
+
+
 async def turns_of(call: Callable[[], Awaitable[object]]) -> int:
     """How often another task ran while the call did."""
     turns = 0
@@ -166,11 +172,10 @@ async def settled_turns() -> None:
         await trio.lowlevel.checkpoint()
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_a_lone_caller_is_served_in_its_own_turn_and_the_others_get_theirs(
-    swift: Engine, monkeypatch: pytest.MonkeyPatch
+    swift: Engine,
 ) -> None:
-    monkeypatch.setattr(limits, "INLINE_SECONDS", math.inf)  # however busy the machine is
-
     async def one() -> None:
         await swift.call(sending("q", b"x"))
 
@@ -186,6 +191,7 @@ async def test_a_lone_caller_is_served_in_its_own_turn_and_the_others_get_theirs
     assert numbers == list(range(1, len(numbers) + 1))
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_callers_who_come_together_share_a_group(swift: Engine) -> None:
     await swift.call(sending("q", b"x"))
     groups = swift.statistics()["groups"]
@@ -196,6 +202,7 @@ async def test_callers_who_come_together_share_a_group(swift: Engine) -> None:
 
 
 @pytest.mark.promise("E142")
+@pytest.mark.usefixtures("unhurried")
 async def test_a_lone_caller_who_is_cancelled_already_does_nothing(swift: Engine) -> None:
     await swift.call(sending("q", b"x"))
     groups = swift.statistics()["groups"]
@@ -206,6 +213,7 @@ async def test_a_lone_caller_who_is_cancelled_already_does_nothing(swift: Engine
     assert swift.statistics()["groups"] == groups
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_what_a_lone_caller_sends_wakes_who_waits(swift: Engine) -> None:
     received: list[bytes] = []
 
@@ -223,6 +231,7 @@ async def test_what_a_lone_caller_sends_wakes_who_waits(swift: Engine) -> None:
     assert received == [b"x"]
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_a_refusal_in_a_lone_turn_reaches_its_caller_and_nobody_else(swift: Engine) -> None:
     await swift.call(sending("q", b"x"))
     with pytest.raises(QueueNotFound):
@@ -230,6 +239,7 @@ async def test_a_refusal_in_a_lone_turn_reaches_its_caller_and_nobody_else(swift
     assert (await swift.call(sending("q", b"y"))).seq_numbers == [2]
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_a_fault_of_ours_in_a_lone_turn_ends_the_engine_with_its_cause(path: Path) -> None:
     def broken(_: object) -> None:
         raise ZeroDivisionError
