@@ -54,8 +54,13 @@ class Built:
         """What the wheel says that it needs."""
         with zipfile.ZipFile(self.wheel) as wheel:
             (metadata,) = [n for n in wheel.namelist() if n.endswith(".dist-info/METADATA")]
-            text = wheel.read(metadata).decode()
-        return [Requirement(line) for line in Parser().parsestr(text).get_all("Requires-Dist", [])]
+            return requirements_of(wheel.read(metadata).decode())
+
+
+def requirements_of(metadata: str) -> list[Requirement]:
+    """What a distribution says that it needs."""
+    lines = Parser().parsestr(metadata).get_all("Requires-Dist", [])
+    return [Requirement(line) for line in lines]
 
 
 def built(folder: Path) -> Built:
@@ -93,7 +98,7 @@ def _applies(requirement: Requirement, extras: Sequence[str]) -> bool:
     return marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras))
 
 
-def _tops(found: Distribution) -> Iterator[str]:
+def tops(found: Distribution) -> Iterator[str]:
     """The names of a distribution beside others in site-packages; no scripts, no caches."""
     tops = {file.parts[0] for file in found.files or ()}
     yield from (top for top in tops if top not in ("..", "__pycache__"))
@@ -134,7 +139,7 @@ class Installed:
         if not place.is_dir():
             place.mkdir()
             for found in closure(self.requirements, *([extra] if extra else [])).values():
-                for top in _tops(found):
+                for top in tops(found):
                     if not (place / top).exists():  # a namespace that two share
                         (place / top).symlink_to(Path(str(found.locate_file(top))))
         return place
