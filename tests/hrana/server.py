@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 import apsw
 
@@ -32,6 +32,22 @@ CONCURRENT_MAX: Final = 128
 REQUESTS_KEPT: Final = 100_000
 BOUND_SECONDS: Final = 15.0
 JSON_TYPE: Final = "application/json"
+
+
+class Settings(TypedDict, total=False):
+    """What a server can be told; HranaServer has the defaults."""
+
+    manners: Manners
+    token: str
+    """Asked for as `Authorization: Bearer …`; "" asks for none."""
+
+    clock: Clock
+    latency_seconds: float
+    """Passes before each request is looked at, as on a line that long."""
+
+    idle_seconds: float
+    txn_seconds: float
+    tls: ssl.SSLContext
 
 
 class HranaServer:
@@ -256,7 +272,7 @@ def _refused(error: ProtocolError) -> Answer:
 
 
 @contextmanager
-def running_hrana(folder: Path, **settings: Any) -> Iterator[HranaServer]:  # noqa: ANN401  # any
+def running_hrana(folder: Path, **settings: Unpack[Settings]) -> Iterator[HranaServer]:
     """A server on an empty database in `folder`, with the settings of HranaServer."""
     server = HranaServer(folder, **settings)
     try:
