@@ -179,7 +179,7 @@ class Engine:
         if type(request) not in self._table:
             raise Unsupported(f"this engine has no operation for {type(request).__name__}")
         reply = await self._submit(request)
-        if isinstance(reply, Undecided):
+        if type(reply) is Undecided:
             reply = await self._filtering.send(cast("Sending", request), reply)
         return cast("R", reply)
 
