@@ -22,6 +22,7 @@ from bench import report
 from bench.harness import measure
 from bench.tables import TABLES, missing
 from bench.verify import verify
+from mqlite_actor.contract.errors import MqliteError
 
 WIDTH = 150
 """Of the tables where no terminal tells its own."""
@@ -71,7 +72,11 @@ def _verified(number: int, endpoint: str, console: Console) -> int:
     if number < 1:
         console.print("error: --verify: at least 1")
         return 2
-    found = verify(number, endpoint, console)
+    try:
+        found = verify(number, endpoint, console)
+    except MqliteError as error:
+        console.print(f"error: {error}", markup=False)
+        return 1
     console.print(
         f"{found.number:,} messages in {found.seconds:.1f} s"
         f" ({found.number / found.seconds:,.0f}/s), {found.deliveries:,} deliveries:"
