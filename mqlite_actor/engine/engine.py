@@ -13,7 +13,6 @@ import math
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 import trio
@@ -99,8 +98,7 @@ class Engine:
         self._chores = Chores(submit, clock)
         self._filtering = Filtering(submit, clock)
         self.backups = Backups(store, submit, clock, self._chores.ending, options.backup_folder)
-        truncate = partial(submit, commands.TruncateLog())
-        self._keeper = Keeper(store, truncate, self._chores.reclaim, clock, report)
+        self._keeper = Keeper(store, submit, self._chores.reclaim, clock, report)
         self._look_out = LookOut(
             store,
             self._table,

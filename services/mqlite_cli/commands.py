@@ -12,6 +12,7 @@ from mqlite_cli import flags
 from mqlite_cli.flags import GLOBAL
 from mqlite_cli.grammar import Command
 from mqlite_cli.table_admin import KEYS, QUEUES, STORE
+from mqlite_cli.table_care import CARE
 from mqlite_cli.table_messages import MESSAGES, TRIAL
 from mqlite_cli.table_more import MORE
 from mqlite_cli.table_work import WORK
@@ -72,7 +73,7 @@ COMPLETION = Command(
 )
 
 COMMANDS: tuple[Command, ...] = (
-    SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, TOP, *KEYS, *MORE, *WORK, OPENAPI, COMPLETION,
+    SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, TOP, *KEYS, *MORE, *WORK, *CARE, OPENAPI, COMPLETION,
 )  # fmt: skip
 """All commands, in the order of the help page."""
 

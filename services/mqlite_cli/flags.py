@@ -54,10 +54,9 @@ TARGET: tuple[Flag, ...] = (
 )
 """Where a command goes, and with which credential."""
 
-GLOBAL: tuple[Flag, ...] = (
-    *TARGET,
-    text("output", "text|json|ndjson", "how results are printed (default text)"),
-)
+OUTPUT = text("output", "text|json|ndjson", "how results are printed (default text)")
+
+GLOBAL: tuple[Flag, ...] = (*TARGET, OUTPUT)
 """Flags of every command that talks to a queue."""
 
 PROPERTIES = Flag(

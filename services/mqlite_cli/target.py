@@ -9,7 +9,8 @@ an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk.address import Endpoint, Store, parse_endpoint, parse_store
@@ -23,16 +24,17 @@ TOKEN_FILE_BYTES_MAX = 64 * 1024
 """Far more than any token; a wrong path should not be read to its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerTarget:
+class BrokerTarget(msgspec.Struct, frozen=True):
     """Call this broker, with this token or, if it is "", with none."""
 
     endpoint: Endpoint
-    token: str = field(repr=False)
+    token: str
+
+    def __repr__(self) -> str:
+        return f"BrokerTarget({self.endpoint!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreTarget:
+class StoreTarget(msgspec.Struct, frozen=True):
     """Open this store in this process. `dsn` is the string as it was given."""
 
     dsn: str

@@ -5,8 +5,6 @@ Called by `main`; returns text and prints nothing.
 
 from __future__ import annotations
 
-from textwrap import fill
-
 from mqlite_cli.commands import BY_NAME, COMMANDS, GROUPS
 from mqlite_cli.grammar import Command, Flag
 
@@ -36,6 +34,8 @@ def of(command: Command) -> str:
     """Usage, summary, details, flags and examples of one command."""
     parts = [f"usage: {command.usage}\n", f"{command.summary}.\n"]
     if command.details:
+        from textwrap import fill  # noqa: PLC0415 - for who reads help alone
+
         parts.append(fill(command.details, 80, break_on_hyphens=False) + "\n")
     parts.append(flags(command))
     if command.examples:
