@@ -6,6 +6,7 @@ reference server, whose parser refuses what servers of libSQL refuse.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -66,3 +67,21 @@ def test_the_reference_server_gives_the_same_rows(
 @pytest.mark.parametrize("name", statements())
 def test_a_statement_is_one_that_servers_take(name: str) -> None:
     assert one(statements()[name]).kind in ("read", "write")
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        Spoken("VACUUM", (), []),
+        Spoken("WITH RECURSIVE c (x) AS (SELECT nope) SELECT x FROM c", (), []),
+        Spoken("SELECT 1 WHERE ? = 1", (), []),
+        Spoken("SELECT 1", (), [(2,)]),
+    ],
+    ids=["refused", "wrong", "few arguments", "other rows"],
+)
+def test_a_statement_with_another_meaning_is_noticed(tmp_path: Path, strange: Spoken) -> None:
+    with (
+        running_hrana(tmp_path) as server,
+        pytest.raises(AssertionError, match=re.escape(strange.sql) + "|unsupported"),
+    ):
+        check(replayed([strange], lambda request: pipeline(server.url, request)[0]))
