@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ import pytest
 
 from tests.hrana.server import HranaServer, running_hrana
 from tests.hrana.values import Json
-from tests.npm.packages import command, node_modules
+from tests.npm.packages import command, missing, node_modules
 
 FOREIGN: Final = Path(__file__).with_name("foreign")
 TOKEN: Final = "a token"
@@ -100,6 +101,8 @@ def saw(server: HranaServer, *program: str | Path) -> Json:
 
 @pytest.mark.parametrize("client", ["libsql", "turso_serverless"])
 def test_a_client_for_python_is_served(server: HranaServer, client: str) -> None:
+    if find_spec(client) is None:
+        missing(f"{client} is not installed")
     found = saw(server, sys.executable, FOREIGN / "python_clients.py", client)
     assert found == ON_PYTHON
 
