@@ -7,7 +7,8 @@ in a thread of its own, while the writer goes on. Under steady writing such a ch
 catches up to the end, and the log would grow without bound: past LOG_PAGES_MAX the writer itself,
 between two groups, moves the little that is left and cuts the log (ruling R44, faults B2). So it
 does with any log while the disk is nearly full, for the log's room is room to settle in. A failure
-is reported once and tried again after a pause; it never ends the engine.
+is reported once and tried again after a pause; it never ends the engine. A store that leaves its
+log to another program (EngineOptions.leaves_log) is only watched.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class Keeper:
 
     def noticed(self) -> None:
         """A group was committed: is the log long enough to be moved?"""
+        if self._store.leaves_log:
+            return
         pages = self._store.log_pages
         if self._store.is_short and pages:
             self._due.set()
