@@ -68,8 +68,8 @@ class EngineOptions:
     """Where Backup may write: in this folder and below; "": that of the store; None: anywhere."""
     create: bool = True
     retention: Retention = field(default_factory=Retention)
-    room_seconds: float = math.inf
-    """How long a call waits for room in the mailbox; a broker bounds it."""
+    room_seconds: float = math.inf  # how long a call waits for room in the mailbox
+    leaves_log: bool = False  # to a program that replicates the file and alone makes checkpoints
     inline: bool = False
     """Run small groups in the trio thread: for a process that does nothing else (ruling R44)."""
     diagnostics: DiagnosticsLog | None = None

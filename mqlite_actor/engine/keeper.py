@@ -8,7 +8,8 @@ catches up to the end, and the log would grow without bound: past LOG_PAGES_MAX 
 between two groups, moves the little that is left and begins the log anew (ruling R44, faults B2).
 Its file keeps its length then, since writing over is cheaper than growing; the reclaim pass cuts
 it. While the disk is nearly full any log is cut at once, for its room is room to settle in. A
-failure is reported once and tried again after a pause; it never ends the engine.
+failure is reported once and tried again after a pause; it never ends the engine. A store that
+leaves its log to another program (EngineOptions.leaves_log) is only watched.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class Keeper:
 
     def noticed(self) -> None:
         """A group was committed: is the log long enough to be moved?"""
+        if self._store.leaves_log:
+            return
         pages = self._store.log_pages
         if self._store.is_short and pages:
             self._due.set()

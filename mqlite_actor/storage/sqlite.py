@@ -92,14 +92,15 @@ class SqliteStore:
 
     __slots__ = (
         "_beside", "_checkpointer", "_guard", "_is_near", "_lock", "_looked_at", "_page_bytes",
-        "_synchronous", "complaint", "connection", "healthy", "is_short", "ledger", "log_pages",
-        "path", "readers", "user_sql",
+        "_synchronous", "complaint", "connection", "healthy", "is_short", "leaves_log", "ledger",
+        "log_pages", "path", "readers", "user_sql",
     )  # fmt: skip
 
     def __init__(self, path: str, synchronous: int, lock: files.FileLock | None) -> None:
         self.path = path
         self.ledger = Ledger()
         self.healthy = True
+        self.leaves_log = False  # to another program, which alone moves the log into the file
         self.complaint = ""  # the failure that was logged last and still lasts
         self.log_pages = 0
         self.is_short = False
@@ -276,7 +277,7 @@ class SqliteStore:
         then for LOG_WAIT_MS: looks that began before end meanwhile, and those that begin now see
         that all is moved and need no log.
         """
-        if self.is_memory:
+        if self.is_memory or self.leaves_log:
             return True
         is_long = self.log_pages >= limits.LOG_PAGES_MAX
         self.connection.set_busy_timeout(limits.LOG_WAIT_MS if is_long else 0)
@@ -328,6 +329,8 @@ class SqliteStore:
             try:
                 self.check_files()
             except FileReplaced:
+                self._leave_log_alone()
+            if self.leaves_log:
                 self._leave_log_alone()
             self.connection.close()
         finally:

@@ -30,6 +30,7 @@ SERVE = Command(
         flags.text("docs-url", "URL", "what the discovery card names as documentation"),
         flags.file("diagnostics-dir", "keep a private log of failures in this folder"),
         flags.file("backup-dir", "where backups may be written (default: beside the database)"),
+        flags.text("checkpoints", "WORD", "own, or external: left to a program that replicates"),
         flags.text("workers", "N", "front-end processes (0: all in one; default: by the cores)"),
         flags.text("link-socket", "PATH", "Unix socket for programs of this machine"),
         flags.switch("no-lane", "serve calls through hypercorn too, slowly"),
