@@ -7,7 +7,7 @@ Read by `commands` alone, which puts all rows together.
 from __future__ import annotations
 
 from mqlite_cli import flags
-from mqlite_cli.flags import OUTPUT
+from mqlite_cli.flags import GLOBAL, OUTPUT
 from mqlite_cli.grammar import Command
 
 CARE: tuple[Command, ...] = (
@@ -42,6 +42,30 @@ CARE: tuple[Command, ...] = (
         "its log, is moved to FILE.before-restore-1 and never deleted. Sequence numbers go on from "
         "the snapshot's, so numbers that were given out since come again.",
         examples=("mqlite restore snapshot.db restored.db",),
+    ),
+    Command(
+        "doctor",
+        flags=GLOBAL,
+        summary="Look for what is wrong with this machine, its store and the broker in force",
+        handler="mqlite_cli.doctor:doctor",
+        is_reader=True,
+        details="Python, SQLite, clocks, credentials, folder and disk, the store with its counts "
+        "(not every page: `check` reads those), who has it open, the diagnostic log, and whether "
+        "the broker answers, takes the token and is well. Changes nothing. Each line is ok, warn "
+        "or fail and says the mend; exit 1 if one failed.",
+        examples=("mqlite doctor", "mqlite doctor --output json"),
+    ),
+    Command(
+        "support-bundle",
+        "PATH",
+        flags=GLOBAL,
+        summary="Gather what somebody needs to help into a new archive (tar.gz)",
+        handler="mqlite_cli.bundling:support_bundle",
+        is_reader=True,
+        details="What doctor found, masked settings, versions, the layout and the counts of the "
+        "store, Observe and the diagnostic log. No credential, no message, no key; queue names and "
+        "paths are in it.",
+        examples=("mqlite support-bundle bundle.tar.gz",),
     ),
 )
 """In the order of the help page."""
