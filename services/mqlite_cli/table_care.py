@@ -7,7 +7,7 @@ Read by `commands` alone, which puts all rows together.
 from __future__ import annotations
 
 from mqlite_cli import flags
-from mqlite_cli.flags import GLOBAL, OUTPUT
+from mqlite_cli.flags import GLOBAL, OUTPUT, TLS_FILES
 from mqlite_cli.grammar import Command
 
 CARE: tuple[Command, ...] = (
@@ -66,6 +66,52 @@ CARE: tuple[Command, ...] = (
         "store, Observe and the diagnostic log. No credential, no message, no key; queue names and "
         "paths are in it.",
         examples=("mqlite support-bundle bundle.tar.gz",),
+    ),
+    Command(
+        "context add",
+        "NAME",
+        flags=(
+            OUTPUT,
+            flags.text("endpoint", "URL", "the broker that gets the name (needed)"),
+            flags.text("token", "TOKEN", "its credential, kept in the private file of contexts"),
+            flags.switch("token-stdin", "read the credential from standard input, and keep it"),
+            flags.file("token-file", "read the credential from this file at each use"),
+            *TLS_FILES,
+            flags.switch("replace", "the name may be taken"),
+        ),
+        summary="Give a broker a name, with the credential for it",
+        handler="mqlite_cli.contexting:add",
+        details="Kept in mqlite/contexts.json of XDG_CONFIG_HOME (or ~/.config), readable by its "
+        "owner alone. --context NAME or MQLITE_CONTEXT names one, `context use` one for all "
+        "commands. What decides, in this order: --endpoint, --context, MQLITE_ENDPOINT, "
+        "MQLITE_CONTEXT, MQLITE_DB, the context in use, file:./mq.db. Nothing is dialled.",
+        examples=(
+            "mqlite context add far --endpoint https://queues.example --token-file far.token",
+        ),
+    ),
+    Command(
+        "context list",
+        flags=(OUTPUT,),
+        summary="List the brokers that have a name; never a credential",
+        handler="mqlite_cli.contexting:list_contexts",
+        examples=("mqlite context list",),
+    ),
+    Command(
+        "context use",
+        rest="NAME",
+        flags=(OUTPUT, flags.switch("none", "no longer any")),
+        summary="Let commands that name nothing talk to this broker",
+        handler="mqlite_cli.contexting:use",
+        details="A flag, MQLITE_ENDPOINT, MQLITE_CONTEXT and MQLITE_DB win over it.",
+        examples=("mqlite context use far", "mqlite context use --none"),
+    ),
+    Command(
+        "context remove",
+        "NAME",
+        flags=(OUTPUT,),
+        summary="Forget a broker's name and credential",
+        handler="mqlite_cli.contexting:remove",
+        examples=("mqlite context remove far",),
     ),
 )
 """In the order of the help page."""
