@@ -12,6 +12,7 @@ from mqlite_cli import usage
 from mqlite_cli.commands import ALIASES, BY_NAME, COMMANDS, GROUPS
 from mqlite_cli.table_care import CARE
 from mqlite_cli.table_more import MORE
+from mqlite_cli.table_topology import TOPOLOGY
 from mqlite_cli.table_work import WORK
 from tests.services.cli_process import BOUND_SECONDS, Shell, clean_environ
 
@@ -31,7 +32,7 @@ def test_help_lists_all_commands_of_the_contract() -> None:
     assert set(contract) <= listed
     assert {name.partition(" ")[0] for name in BY_NAME} - set(contract) == {
         "delete-queue", "openapi", "completion", "top",
-        *(each.name.partition(" ")[0] for each in (*MORE, *WORK, *CARE)),
+        *(each.name.partition(" ")[0] for each in (*MORE, *WORK, *TOPOLOGY, *CARE)),
     }  # fmt: skip
     assert {"version", "help"} <= listed
 

@@ -283,7 +283,7 @@ LOCAL = (
     *(command.name for command in CARE),
 )  # fmt: skip
 WORDS = {
-    "SEQ": "1", "PATH": "/nowhere", "LOCK_TOKEN": ID, "ID": ID, "EXPR": "true",
+    "SEQ": "1", "PATH": "/nowhere", "LOCK_TOKEN": ID, "ID": ID, "EXPR": "true", "FILE": "/dev/null",
 }  # fmt: skip
 EXTRA = {
     "send": ["x"], "schedule": ["x", "--at", "1h"], "receive-deferred": ["--seq", "1"],
