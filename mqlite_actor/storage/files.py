@@ -220,6 +220,9 @@ if sys.platform == "win32":  # pragma: no cover - no Windows machine in CI
     def _lock(descriptor: int) -> None:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 
+    def file_system(_folder: str) -> str:
+        return ""
+
     def _network_file_system(folder: str) -> str | None:
         return "a network share" if folder.startswith("\\\\") else None
 
@@ -236,15 +239,16 @@ else:
     def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def _network_file_system(folder: str) -> str | None:
-        """The network file system that holds `folder`; None when local or not to be told."""
+    def file_system(folder: str) -> str:
+        """The kind of file system that holds `folder`, in the system's words; "" when not to be
+        told."""
         if not sys.platform.startswith("linux"):
-            return None
+            return ""
         best, kind = "", ""
         try:
             mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
         except OSError:
-            return None
+            return ""
         for line in mounts.splitlines():
             fields = line.split(" ")
             if len(fields) < 3:
@@ -252,4 +256,8 @@ else:
             point = fields[1].replace("\\040", " ").rstrip("/") + "/"
             if (folder + "/").startswith(point) and len(point) >= len(best):
                 best, kind = point, fields[2]
-        return NETWORK_FILE_SYSTEMS.get(kind)
+        return kind
+
+    def _network_file_system(folder: str) -> str | None:
+        """The network file system that holds `folder`; None when local or not to be told."""
+        return NETWORK_FILE_SYSTEMS.get(file_system(folder))

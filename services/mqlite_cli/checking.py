@@ -35,10 +35,14 @@ def check(run: Invocation) -> int:
         run.output.done({"action": "check", "path": path, "mended": mended})
         return 0
     found = upkeep.check_file(path)
-    failed = upkeep.failures(found)
-    report = Report(path, not failed, found)
+    return told(run, Report(path, not upkeep.failures(found), found), found)
+
+
+def told(run: Invocation, report: msgspec.Struct, found: list[Finding]) -> int:
+    """Print a report: of text a line for each finding. 0, or Refusal if one of them failed."""
     run.output.document(report, line="\n".join(finding_line(each) for each in found))
     run.streams.flush()
+    failed = upkeep.failures(found)
     if failed:
         raise Refusal(f"{len(failed)} of {len(found)} checks failed: "
                       f"{', '.join(each.name for each in failed)}")  # fmt: skip

@@ -15,6 +15,7 @@ from mqlite_cli.table_admin import KEYS, QUEUES, STORE
 from mqlite_cli.table_care import CARE
 from mqlite_cli.table_messages import MESSAGES, TRIAL
 from mqlite_cli.table_more import MORE
+from mqlite_cli.table_topology import TOPOLOGY
 from mqlite_cli.table_work import WORK
 
 SERVE = Command(
@@ -74,7 +75,8 @@ COMPLETION = Command(
 )
 
 COMMANDS: tuple[Command, ...] = (
-    SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, TOP, *KEYS, *MORE, *WORK, *CARE, OPENAPI, COMPLETION,
+    SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, TOP, *KEYS, *MORE, *WORK, *TOPOLOGY, *CARE,
+    OPENAPI, COMPLETION,
 )  # fmt: skip
 """All commands, in the order of the help page."""
 

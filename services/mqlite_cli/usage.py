@@ -18,8 +18,8 @@ usage: mqlite COMMAND [flags] [arguments]
 
 _NOTES = """\
 Flags follow the command. `mqlite COMMAND -h` lists them.
-Commands call the broker of --endpoint or MQLITE_ENDPOINT (credential: --token, MQLITE_TOKEN);
-without one they open the store of MQLITE_DB (default file:./mq.db) themselves.
+Commands call the broker of --endpoint or MQLITE_ENDPOINT (credential: --token, MQLITE_TOKEN), or
+that of a context; without one they open the store of MQLITE_DB (default file:./mq.db) themselves.
 Durations: 250ms, 30s, 1h30m, 14d. Exit codes: 0 done, 1 refused or failed, 2 not understood.
 """
 

@@ -280,10 +280,10 @@ def test_a_monitor_token_may_observe_and_nothing_else(tmp_path: Path) -> None:
 
 LOCAL = (
     "serve", "observe", "top", "vacuum", "openapi", "completion",
-    *(command.name for command in CARE if "endpoint" not in command.flags),
+    *(command.name for command in CARE),
 )  # fmt: skip
 WORDS = {
-    "SEQ": "1", "PATH": "/nowhere", "LOCK_TOKEN": ID, "ID": ID, "EXPR": "true",
+    "SEQ": "1", "PATH": "/nowhere", "LOCK_TOKEN": ID, "ID": ID, "EXPR": "true", "FILE": "/dev/null",
 }  # fmt: skip
 EXTRA = {
     "send": ["x"], "schedule": ["x", "--at", "1h"], "receive-deferred": ["--seq", "1"],

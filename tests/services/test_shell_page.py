@@ -41,7 +41,12 @@ def test_the_page_can_be_followed(tmp_path: Path, page: str) -> None:
     assert len(lines) >= 6
     token = ""
     with started(tmp_path) as broker:
-        environ = {"PY": sys.executable, "MQLITE_ENDPOINT": broker.url, "MQLITE_TOKEN": TOKEN}
+        environ = {
+            "PY": sys.executable,
+            "MQLITE_ENDPOINT": broker.url,
+            "MQLITE_TOKEN": TOKEN,
+            "XDG_CONFIG_HOME": str(tmp_path / "etc"),
+        }
         for step in lines:
             command = step.command.replace("<token>", token)
             done = subprocess.run(
