@@ -8,6 +8,7 @@ that moves time is marked `needs_clock`, and runs only where the clock is ours. 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -31,6 +32,8 @@ _numbers = itertools.count(1)
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", NEEDS_CLOCK)
+    # Hundreds of tests start programs of ours; each would compile every module of its own.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # Programs of the tests get signals as a terminal's shell leaves them: whoever starts this in
     # the background, or under nohup, hands down that they are ignored.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

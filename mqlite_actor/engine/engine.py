@@ -70,8 +70,8 @@ class EngineOptions:
     auth_token: str = field(default="", repr=False)
     """What a remote store is shown; it is in no log and no error."""
     retention: Retention = field(default_factory=Retention)
-    room_seconds: float = math.inf
-    """How long a call waits for room in the mailbox; a broker bounds it."""
+    room_seconds: float = math.inf  # how long a call waits for room in the mailbox
+    leaves_log: bool = False  # to a program that replicates the file and alone makes checkpoints
     inline: bool = False
     """Run small groups in the trio thread: for a process that does nothing else (ruling R44)."""
     diagnostics: DiagnosticsLog | None = None
@@ -193,7 +193,7 @@ class Engine:
         if type(request) not in self._table:
             raise Unsupported(f"this engine has no operation for {type(request).__name__}")
         reply = await self._submit(request)
-        if isinstance(reply, Undecided):
+        if type(reply) is Undecided:
             reply = await self._filtering.send(cast("Sending", request), reply)
         return cast("R", reply)
 

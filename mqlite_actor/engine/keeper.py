@@ -6,9 +6,11 @@ its owner is still there. Automatic checkpoints would run inside
 a COMMIT and stall it; so a second connection moves the log into the file from CHECKPOINT_PAGES on,
 in a thread of its own, while the writer goes on. Under steady writing such a checkpoint never
 catches up to the end, and the log would grow without bound: past LOG_PAGES_MAX the writer itself,
-between two groups, moves the little that is left and cuts the log (ruling R44, faults B2). So it
-does with any log while the disk is nearly full, for the log's room is room to settle in. A failure
-is reported once and tried again after a pause; it never ends the engine.
+between two groups, moves the little that is left and begins the log anew (ruling R44, faults B2).
+Its file keeps its length then, since writing over is cheaper than growing; the reclaim pass cuts
+it. While the disk is nearly full any log is cut at once, for its room is room to settle in. A
+failure is reported once and tried again after a pause; it never ends the engine. A store that
+leaves its log to another program (EngineOptions.leaves_log) is only watched.
 """
 
 from __future__ import annotations
@@ -60,6 +62,8 @@ class Keeper:
 
     def noticed(self) -> None:
         """A group was committed: is the log long enough to be moved?"""
+        if self._store.leaves_log:
+            return
         pages = self._store.log_pages
         if self._store.is_short and pages:
             self._due.set()
@@ -106,7 +110,7 @@ class Keeper:
         # none: what came in during this checkpoint is moved by the writer itself.
         # On a disk that is nearly full its room is needed at once.
         if self._store.log_pages >= limits.LOG_PAGES_MAX or self._store.is_short:
-            if await self._submit(commands.TruncateLog()):
+            if await self._submit(commands.TruncateLog(keeps_room=not self._store.is_short)):
                 self.truncations += 1
             else:  # a reader holds the log; it grows until it lets go
                 await trio.sleep(limits.CHECKPOINT_PAUSE_SECONDS)

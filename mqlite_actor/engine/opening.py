@@ -43,6 +43,7 @@ async def run_engine(
     )
     with trio.CancelScope(shield=True):  # a file half opened would keep its lock
         store = await trio.to_thread.run_sync(opening)
+    store.leaves_log = options.leaves_log
     failure: BaseException | None = None
     try:
         recovered = await _recover(store, options)

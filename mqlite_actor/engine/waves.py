@@ -15,8 +15,6 @@ come between, since one engine owns the database.
 
 from __future__ import annotations
 
-import random
-import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
@@ -26,7 +24,7 @@ from typing import Any, Final, cast
 from outcome import Error
 
 from mqlite_actor.clock import Clock
-from mqlite_actor.contract import limits, wire
+from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import CallerError, OutcomeUnknown, Unavailable
 from mqlite_actor.engine.commands import Table
 from mqlite_actor.engine.footprints import NOTHING, Keys, keys_of
@@ -35,6 +33,7 @@ from mqlite_actor.engine.readers import READS
 from mqlite_actor.engine.unit import Unit, Writing
 from mqlite_actor.storage import queues
 from mqlite_actor.storage.database import READ_COUNTER, Row, Statement, Transaction
+from mqlite_actor.storage.patience import Patience
 from mqlite_actor.storage.store import Again, DistantStore, Store
 
 REQUESTS_MAX: Final = 2
@@ -64,18 +63,14 @@ def together(
     looks = [index for index in indexes if type(requests[index]) in READS]
     group = _Group(cast("DistantStore", store), table, requests, clock, result)
     chosen = looks or indexes
-    ends_at = time.monotonic() + limits.REMOTE_PATIENCE_SECONDS
-    pause = limits.REMOTE_PAUSE_SECONDS
+    patience = Patience()
     while True:
         try:
             return group.look(chosen) if looks else group.write(chosen)
         except Again as again:
             cause = again.__cause__ or Unavailable("the remote database is busy")
-            pause = min(2 * pause, limits.REMOTE_PAUSE_SECONDS_MAX)
-            wait = again.pause_seconds or pause * random.uniform(0.5, 1.0)  # noqa: S311  # no secret
-            if time.monotonic() + wait > ends_at:
+            if not patience.rest(again.pause_seconds):
                 raise Broken(chosen) from _refused(cause)
-            time.sleep(wait)
         except OutcomeUnknown as error:
             raise Unknown(group.taken or chosen) from error
         except Exception as error:

@@ -276,15 +276,16 @@ async def open_embedded(
     clock: Clock | None = None,
     background: bool = True,
     auth_token: str | None = None,
+    leaves_log: bool = False,
 ) -> AsyncIterator[Embedded]:
     """An engine for the length of a block; `store` is `file:PATH`, `:memory:` or a remote database
     (`libsql://HOST`, with `auth_token` or MQLITE_DB_AUTH_TOKEN).
 
     `synchronous` FULL survives a power cut with every acknowledged message, NORMAL may lose the
     last ones then (never after a crash of the program). `background` False runs no maintenance by
-    itself. Raises InvalidArgument, DatabaseLocked, SchemaVersionMismatch or OpenError, changing
-    nothing. Leaving the block lets running calls end, then closes the file. Works under trio and
-    under asyncio.
+    itself, `leaves_log` True makes no checkpoints: a program that replicates the file does. Raises
+    InvalidArgument, DatabaseLocked, SchemaVersionMismatch or OpenError, changing nothing. Leaving
+    the block lets running calls end, then closes the file. Works under trio and under asyncio.
     """
     opener = opener_of(
         store,
@@ -293,6 +294,7 @@ async def open_embedded(
         clock=clock,
         background=background,
         **({} if auth_token is None else {"auth_token": auth_token}),
+        leaves_log=leaves_log,
     )
     if trio.lowlevel.in_trio_run():
         async with opener() as handle:
@@ -329,6 +331,7 @@ async def run_embedded(
     clock: Clock | None = None,
     background: bool = True,
     auth_token: str | None = None,
+    leaves_log: bool = False,
     task_status: trio.TaskStatus[Embedded] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """`handle = await nursery.start(run_embedded, "file:./mq.db")`: the engine lives in that
@@ -345,6 +348,7 @@ async def run_embedded(
         clock=clock,
         background=background,
         auth_token=auth_token,
+        leaves_log=leaves_log,
     )
     engine_status = cast("trio.TaskStatus[Engine]", _Embedding(task_status))
     await run_engine(chosen.dsn, options, task_status=engine_status)

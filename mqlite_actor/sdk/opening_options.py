@@ -26,6 +26,8 @@ class EmbeddedOptions(TypedDict, total=False):
     """Whose time decides about leases and schedules; the machine's by default."""
     background: bool
     """False runs no maintenance by itself."""
+    leaves_log: bool
+    """True leaves checkpoints to a program that replicates the file; False by default."""
     auth_token: str
     """Of a remote store; MQLITE_DB_AUTH_TOKEN if left out."""
 
@@ -37,6 +39,7 @@ def engine_options(
     message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT,
     clock: Clock | None = None,
     background: bool = True,
+    leaves_log: bool = False,
     auth_token: str | None = None,
 ) -> EngineOptions:
     """The options for this store, with every default filled in."""
@@ -46,6 +49,7 @@ def engine_options(
         message_bytes_max=message_bytes_max,
         clock=clock or SystemClock(),
         background=background,
+        leaves_log=leaves_log,
     )
 
 

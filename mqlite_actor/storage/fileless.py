@@ -18,7 +18,7 @@ from mqlite_actor.storage.store import REMOTE, Backend
 class Fileless:
     """A store without file, log, readers or pages."""
 
-    __slots__ = ("is_short", "log_pages")
+    __slots__ = ("is_short", "leaves_log", "log_pages")
 
     is_memory = False
     has_file = False
@@ -32,6 +32,7 @@ class Fileless:
     def __init__(self) -> None:
         self.log_pages = 0
         self.is_short = False
+        self.leaves_log = False
 
     @property
     def backend(self) -> Backend:
@@ -57,7 +58,7 @@ class Fileless:
     def checkpoint_passive(self) -> None:
         """There is no log."""
 
-    def truncate_log(self) -> bool:
+    def truncate_log(self, *, keeps_room: bool = False) -> bool:
         """There is no log."""
         return True
 

@@ -12,8 +12,6 @@ doubt. What only a file has is in `fileless.py`.
 from __future__ import annotations
 
 import logging
-import random
-import time
 from collections.abc import Sequence
 
 from mqlite_actor.contract import limits
@@ -28,12 +26,20 @@ from mqlite_actor.contract.errors import (
     Unavailable,
 )
 from mqlite_actor.storage import hrana_owner, hrana_wire
-from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
+from mqlite_actor.storage.database import (
+    Ledger,
+    Row,
+    Statement,
+    Transaction,
+    Value,
+    read_last_seq,
+)
 from mqlite_actor.storage.fileless import Fileless
 from mqlite_actor.storage.hrana_http import Link, Lost, NotRun, unreachable
 from mqlite_actor.storage.hrana_owner import Claim, Owner
 from mqlite_actor.storage.hrana_stream import StepError, Stream
 from mqlite_actor.storage.hrana_wire import BEGIN, COMMIT, ROLLBACK, Step
+from mqlite_actor.storage.patience import Patience
 from mqlite_actor.storage.remote_sql import RemoteSql
 from mqlite_actor.storage.store import Again
 
@@ -148,21 +154,16 @@ class HranaStore(Fileless):
 
         OutcomeUnknown, and the store in doubt, if that cannot be found out in time.
         """
-        ends_at = time.monotonic() + limits.REMOTE_PATIENCE_SECONDS
-        pause = limits.REMOTE_PAUSE_SECONDS
-        number = self._owner.number
+        patience, number = Patience(), self._owner.number
         while True:
             found = self._moved_on()
-            if found is not None and found.word == self._owner.word:
-                if found.number in (number + 1, number + 2):
-                    self._owner.number = found.number
-                    return found.number == number + 1
-            elif found is not None:
+            if found is not None and found.word != self._owner.word:
                 break
-            pause = min(2 * pause, limits.REMOTE_PAUSE_SECONDS_MAX)
-            if time.monotonic() + pause > ends_at:
+            if found is not None and found.number in (number + 1, number + 2):
+                self._owner.number = found.number
+                return found.number == number + 1
+            if not patience.rest():
                 break
-            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # no secret
         self.healthy = False
         raise OutcomeUnknown(lost.reason)
 
@@ -246,6 +247,7 @@ class HranaStore(Fileless):
         """A transaction whose every question is a request, for code that cannot be run again."""
         self._buffer = []
         self._in_user_tx = True
+        read_last_seq(self._run, self.ledger)
         return Transaction(
             self._run, self._run_many, self.ledger, write=self._write, write_many=self._write_many
         )

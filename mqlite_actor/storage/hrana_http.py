@@ -9,14 +9,15 @@ request certainly not run (`NotRun`), is it refused for good (a contract error),
 from __future__ import annotations
 
 import ssl
-import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Internal, StorageFailed, Unavailable, Unsupported
+from mqlite_actor.storage.patience import Patience
 
 if TYPE_CHECKING:
     import httpcore
@@ -153,13 +154,13 @@ class _TooLong(Exception):
 
 
 def _whole(response: Any) -> bytes:  # noqa: ANN401  # httpcore is loaded on first use
-    ends_at = time.monotonic() + limits.REMOTE_ANSWER_SECONDS
+    patience = Patience(limits.REMOTE_ANSWER_SECONDS)
     parts: list[bytes] = []
     size = 0
     for part in response.iter_stream():
         parts.append(part)
         size += len(part)
-        if size > limits.REMOTE_REPLY_BYTES_MAX or time.monotonic() > ends_at:
+        if size > limits.REMOTE_REPLY_BYTES_MAX or patience.is_over:
             raise _TooLong
     return b"".join(parts)
 
@@ -170,7 +171,7 @@ def _pause(headers: Mapping[str, str]) -> float:
     if text.isdecimal():
         return min(float(text), limits.REMOTE_PATIENCE_SECONDS)
     try:
-        seconds = parsedate_to_datetime(text).timestamp() - time.time()
+        seconds = parsedate_to_datetime(text).timestamp() - SystemClock().now_ms() / 1000
     except (ValueError, TypeError):
         return 0.0
     return min(max(seconds, 0.0), limits.REMOTE_PATIENCE_SECONDS)

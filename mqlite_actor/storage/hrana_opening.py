@@ -10,7 +10,6 @@ from __future__ import annotations
 import ipaddress
 import logging
 import re
-import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -32,6 +31,7 @@ from mqlite_actor.storage.hrana_http import Link, Lost, NoPipeline, NotRun
 from mqlite_actor.storage.hrana_owner import Owner
 from mqlite_actor.storage.hrana_stream import StepError, Stream
 from mqlite_actor.storage.hrana_wire import Step
+from mqlite_actor.storage.patience import Patience
 
 T = TypeVar("T")
 
@@ -124,17 +124,13 @@ def _is_broker(link: Link) -> bool:
 
 def _patiently(step: Callable[[], T]) -> T:
     """Run something that may be repeated, until the patience is over."""
-    ends_at = time.monotonic() + limits.REMOTE_PATIENCE_SECONDS / 3
-    pause = limits.REMOTE_PAUSE_SECONDS
+    patience = Patience(limits.REMOTE_PATIENCE_SECONDS / 3)
     while True:
         try:
             return step()
         except NotRun as error:
-            pause = min(2 * pause, limits.REMOTE_PAUSE_SECONDS_MAX)
-            wait = error.pause_seconds or pause
-            if time.monotonic() + wait > ends_at:
+            if not patience.rest(error.pause_seconds):
                 raise
-            time.sleep(wait)
 
 
 # -- the tables ------------------------------------------------------------------------------------
@@ -206,7 +202,7 @@ def _make(stream: Stream, location: str) -> None:
 def _own(stream: Stream, owner: Owner, location: str) -> int:
     """Own the database; the server's time. Waits for a dead owner's lease, not for a live one."""
     first = found = _patiently(lambda: look(stream))
-    ends_at = time.monotonic() + limits.OWNER_LEASE_MS / 1000 + limits.REMOTE_ANSWER_SECONDS
+    patience = Patience(limits.OWNER_LEASE_MS / 1000 + limits.REMOTE_ANSWER_SECONDS)
     while True:
         if found.is_over:
             try:
@@ -214,15 +210,13 @@ def _own(stream: Stream, owner: Owner, location: str) -> int:
                 take(stream, owner, found)
                 return found.now_ms
             except NotRun:
-                if time.monotonic() > ends_at:
+                if patience.is_over:
                     raise
             except StepError as error:
                 is_other = error.is_constraint or error.is_busy
-                if not is_other or time.monotonic() > ends_at:
+                if not is_other or patience.is_over:
                     raise
-        elif (found.word, found.number) != (first.word, first.number) or (
-            time.monotonic() > ends_at
-        ):
+        elif (found.word, found.number) != (first.word, first.number) or (patience.is_over):
             raise DatabaseLocked(f"{location} belongs to another engine ({found.name})")
-        time.sleep(WAIT_SECONDS)
+        patience.rest(WAIT_SECONDS)
         found = _patiently(lambda: look(stream))

@@ -58,6 +58,7 @@ class Store(Protocol):
     complaint: str
     log_pages: int
     is_short: bool
+    leaves_log: bool
 
     @property
     def backend(self) -> Backend: ...
@@ -127,7 +128,7 @@ class Store(Protocol):
 
     def checkpoint_passive(self) -> None: ...
 
-    def truncate_log(self) -> bool: ...
+    def truncate_log(self, *, keeps_room: bool = False) -> bool: ...
 
     def reclaim(self, pages: int) -> int: ...
 

@@ -210,6 +210,7 @@ def _options(
         auth_token=auth_token or settings.db_auth_token,
         # Whoever may manage queues must not write wherever this process may.
         backup_folder=settings.backup_dir,
+        leaves_log=settings.leaves_log,
     )
 
 

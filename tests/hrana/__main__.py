@@ -21,12 +21,12 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=float, default=0.0)
     parser.add_argument("--token", default="")
     given = parser.parse_args()
-    settings = {
-        "manners": manners.ALL[given.manners],
-        "latency_seconds": given.latency_ms / 1000,
-        "token": given.token,
-    }
-    with running_hrana(given.folder, **settings) as server:
+    with running_hrana(
+        given.folder,
+        manners=manners.ALL[given.manners],
+        latency_seconds=given.latency_ms / 1000,
+        token=given.token,
+    ) as server:
         print(server.url, flush=True)
         sys.stdin.read()
 

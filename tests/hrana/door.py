@@ -66,7 +66,7 @@ class _Listener(ThreadingHTTPServer):
         self.behind = behind
         self.number = number
         self._tls = tls
-        self._open: set[socket.socket] = set()
+        self._open: dict[socket.socket, int] = {}
         self._ended = threading.Condition()
         super().__init__(("127.0.0.1", 0), _Conversation)
 
@@ -77,8 +77,8 @@ class _Listener(ThreadingHTTPServer):
                 connection, server_side=True, do_handshake_on_connect=False
             )
         with self._ended:
-            self._open.add(connection)
             self.behind.connections += 1
+            self._open[connection] = self.behind.connections
         return connection, address
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401  # as socketserver has it
@@ -86,8 +86,12 @@ class _Listener(ThreadingHTTPServer):
             super().shutdown_request(request)
         finally:
             with self._ended:
-                self._open.discard(request)
+                self._open.pop(request, None)
                 self._ended.notify_all()
+
+    def number_of(self, connection: socket.socket) -> int:
+        with self._ended:
+            return self._open[connection]
 
     def cut(self) -> None:
         with self._ended:
@@ -117,7 +121,7 @@ class _Conversation(BaseHTTPRequestHandler):
         if isinstance(self.request, ssl.SSLSocket):
             self.request.do_handshake()
         super().setup()
-        self._number = self.server.behind.connections
+        self._number = self.server.number_of(self.request)
 
     def do_GET(self) -> None:
         self._answer()

@@ -265,4 +265,5 @@ class Script:
 
 def pause(seconds: float) -> None:
     """Let real time pass in the thread of a request: the network that is not there."""
-    threading.Event().wait(seconds)
+    if seconds:
+        threading.Event().wait(seconds)

@@ -91,7 +91,9 @@ def replayed(
     """Each statement and the rows that it gave there; AssertionError when one was refused."""
     for start in range(0, len(statements), STEPS):
         some = statements[start : start + STEPS]
-        result = ask(transaction(some))["response"]["result"]
+        answer = ask(transaction(some))
+        assert answer["type"] == "ok", answer
+        result = answer["response"]["result"]
         for step, error in enumerate(result["step_errors"]):
             assert not error, f"{error['message']}: {some[step - 1] if step else 'BEGIN'}"
         for spoken, given in zip(some, result["step_results"][1:], strict=False):

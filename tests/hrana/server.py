@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 import apsw
 
@@ -32,6 +32,22 @@ CONCURRENT_MAX: Final = 128
 REQUESTS_KEPT: Final = 100_000
 BOUND_SECONDS: Final = 15.0
 JSON_TYPE: Final = "application/json"
+
+
+class Settings(TypedDict, total=False):
+    """What a server can be told; HranaServer has the defaults."""
+
+    manners: Manners
+    token: str
+    """Asked for as `Authorization: Bearer …`; "" asks for none."""
+
+    clock: Clock
+    latency_seconds: float
+    """Passes before each request is looked at, as on a line that long."""
+
+    idle_seconds: float
+    txn_seconds: float
+    tls: ssl.SSLContext
 
 
 class HranaServer:
@@ -60,8 +76,7 @@ class HranaServer:
         self._scheme = "https" if tls else "http"
         self._one_at_a_time = threading.Lock()
         self._active = 0
-        self._lock = threading.Lock()
-        self._arrived = threading.Condition()
+        self._changed = threading.Condition()
         self._moved: set[str] = set()
         self.streams = Streams(
             self._path,
@@ -98,9 +113,14 @@ class HranaServer:
 
     def wait_for(self, number: int) -> None:
         """Until so many requests have come since the start or `forget`, answered or not."""
-        with self._arrived:
-            is_there = self._arrived.wait_for(lambda: len(self.requests) >= number, BOUND_SECONDS)
+        with self._changed:
+            is_there = self._changed.wait_for(lambda: len(self.requests) >= number, BOUND_SECONDS)
         assert is_there, f"{len(self.requests)} requests of {number} came"
+
+    def wait_until_idle(self) -> None:
+        """Until no request is at work, also none whose client has left."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: not self._active, BOUND_SECONDS)
 
     def look(self, sql: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a statement on the server's file, past the protocol."""
@@ -110,11 +130,15 @@ class HranaServer:
         finally:
             connection.close()
 
+    def hang_up(self) -> None:
+        """Cut every connection, as a server or a proxy does with idle ones; streams stay."""
+        for door in self._doors:
+            door.cut()
+
     def restart(self) -> None:
         """What a restart does: streams are gone, connections are cut, what was committed stays."""
         self.streams.forget_all()
-        for door in self._doors:
-            door.cut()
+        self.hang_up()
 
     def close(self) -> None:
         """End every connection and stream; raises what went wrong in the server itself."""
@@ -128,19 +152,16 @@ class HranaServer:
 
     def handle(self, request: Request, body: bytes) -> Answer:
         """What a request is answered; Dropped when it is not."""
-        with self._arrived:
+        with self._changed:
             self.requests.append(request)
-            self._arrived.notify_all()
-        if request.method == "GET":
-            return self._greet(request)
-        pause(self.latency_seconds)
-        with self._lock:
             self._active += 1
+            self._changed.notify_all()
         try:
-            answer = self._post(request, body)
+            answer = self._greet(request) if request.method == "GET" else self._post(request, body)
         finally:
-            with self._lock:
+            with self._changed:
                 self._active -= 1
+                self._changed.notify_all()
         request.status = answer.status
         return answer
 
@@ -148,10 +169,10 @@ class HranaServer:
         versions = [f"/v{version}" for version in self.manners.requests]
         known = [*versions, "/health", "/version"] if self.manners.is_strict else []
         is_known = request.path in known
-        request.status = 200 if is_known else 404
-        return Answer(request.status, "text/plain", b"hello" if is_known else b"not found")
+        return Answer(200 if is_known else 404, "text/plain", b"hello" if is_known else b"no page")
 
     def _post(self, request: Request, body: bytes) -> Answer:
+        pause(self.latency_seconds)
         try:
             request.body = json.loads(body)
         except ValueError:
@@ -256,7 +277,7 @@ def _refused(error: ProtocolError) -> Answer:
 
 
 @contextmanager
-def running_hrana(folder: Path, **settings: Any) -> Iterator[HranaServer]:  # noqa: ANN401  # any
+def running_hrana(folder: Path, **settings: Unpack[Settings]) -> Iterator[HranaServer]:
     """A server on an empty database in `folder`, with the settings of HranaServer."""
     server = HranaServer(folder, **settings)
     try:

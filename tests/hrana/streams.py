@@ -44,8 +44,9 @@ class Streams:
         self._key = secrets.token_bytes(32)
         self._open: dict[int, Stream] = {}
         self._expired: dict[int, float] = {}
-        self._anchor = apsw.Connection(path)  # keeps the log, so that streams open at little cost
+        self._anchor = apsw.Connection(path)  # keeps the log, so that streams end at little cost
         self._anchor.execute("PRAGMA journal_mode = WAL").fetchall()
+        self._anchor.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # opens the log
         self._shared = self._new(0) if manners.shares_connection else None
 
     def acquire(self, baton: str | None) -> Stream:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -182,6 +183,32 @@ def test_a_restart_ends_streams_and_connections(server: HranaServer, talk: Talk)
         talk.ask(CLOSE)
     assert talk.refused(execute("COMMIT"), baton=talk.baton)[0] == 400
     assert ids(server) == []
+
+
+def test_a_stream_outlives_its_connection(server: HranaServer, talk: Talk) -> None:
+    talk.ask(execute("BEGIN"), execute("INSERT INTO t VALUES (1)"))
+    server.hang_up()
+    with pytest.raises(HANGS_UP):
+        talk.ask(execute("SELECT 1"))
+    talk.ask(execute("COMMIT"), CLOSE, baton=talk.baton)
+    assert ids(server) == [1]
+    assert [request.connection for request in server.requests] == [1, 2]
+    assert server.connections == 2
+
+
+@pytest.mark.usefixtures("talk")
+def test_a_request_runs_after_its_client_has_left(server: HranaServer) -> None:
+    hold = Hold(after=False)
+    server.faults.add(hold)
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as leaving:
+        body = json.dumps({"baton": None, "requests": [insert(1), CLOSE]}).encode()
+        head = f"POST /v2/pipeline HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n"
+        leaving.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert hold.reached.wait(15)
+    assert ids(server) == []
+    hold.released.set()
+    server.wait_until_idle()
+    assert ids(server) == [1]
 
 
 def test_requests_are_recorded(server: HranaServer, talk: Talk) -> None:

@@ -68,6 +68,28 @@ def test_a_writer_waits_for_the_one_before(server: HranaServer) -> None:
         assert talk.run("SELECT id FROM t") == [(1,), (2,)]
 
 
+def test_writers_in_turn_lose_nothing(server: HranaServer) -> None:
+    def add_up() -> None:
+        with talking(server.url) as talk:
+            for _ in range(5):
+                _, found = talk.ask(BEGIN, execute("SELECT count(*) FROM t"))
+                ((number,),) = rows(found)
+                insert = execute("INSERT INTO t (b) VALUES (?)", str(number))
+                talk.ask(insert, COMMIT, CLOSE, baton=talk.baton)
+                talk.ask(execute("INSERT INTO t (b) VALUES ('alone')"), CLOSE)
+
+    threads = [threading.Thread(target=add_up) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BOUND_SECONDS)
+    assert server.look("SELECT count(*) FROM t") == [(40,)]
+    seen = [number for (number,) in server.look("SELECT b FROM t WHERE b <> 'alone' ORDER BY id")]
+    at = server.look("SELECT id - 1 FROM t WHERE b <> 'alone' ORDER BY id")
+    assert [(int(number),) for number in seen] == at, "each saw all that was committed before it"
+    assert server.streams.number_open == 0
+
+
 def test_a_transaction_that_holds_the_lock_too_long_loses_it(
     server: HranaServer, clock: ManualClock
 ) -> None:

@@ -13,13 +13,22 @@ from pathlib import Path
 import turso
 
 from mqlite_actor.storage import schema
-from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
+from mqlite_actor.storage.database import (
+    Ledger,
+    Row,
+    Statement,
+    Transaction,
+    Value,
+    read_last_seq,
+)
+from mqlite_actor.storage.store import FILE
 
 
 class TursoStore:
     """A fresh file in Turso's engine."""
 
     is_memory = False
+    backend = FILE
     asks_disk = False
 
     def __init__(self, path: Path) -> None:
@@ -51,6 +60,7 @@ class TursoStore:
     def begin(self, *, is_patient: bool = True) -> Transaction:
         """Start a write transaction."""
         assert is_patient, "no other connection is here to wait for"
+        read_last_seq(self.run, self.ledger)
         self._connection.execute("BEGIN IMMEDIATE")
         self.in_transaction = True
         return Transaction(self.run, self.run_many, self.ledger)
