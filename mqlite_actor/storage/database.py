@@ -58,7 +58,7 @@ UNREAD: Final = -1
 """The last sequence number, before it was read."""
 
 
-Mark = tuple[int, "dict[str, Queue] | None", "set[str] | None"]
+Mark = tuple[int, "dict[str, Queue] | None"]
 
 
 class Ledger:
@@ -71,7 +71,7 @@ class Ledger:
     """
 
     __slots__ = (
-        "_page_bytes", "filters", "is_ahead", "knows_all", "last_seq", "leases", "queues", "unsure",
+        "_page_bytes", "filters", "is_ahead", "knows_all", "last_seq", "leases", "queues",
     )  # fmt: skip
 
     def __init__(self, *, page_bytes: int = 0, keeps_leases: bool = False) -> None:
@@ -81,7 +81,6 @@ class Ledger:
         self.is_ahead = True  # of the stored counter, perhaps: rows alone tell of the last numbers
         self._page_bytes = page_bytes
         self.knows_all = False
-        self.unsure: set[str] = set()  # names whose row was written since
         self.leases: dict[int, Row] | None = {} if keeps_leases else None
 
     def forget(self) -> None:
@@ -90,22 +89,19 @@ class Ledger:
         self.last_seq = UNREAD
         self.is_ahead = True
         self.knows_all = False
-        self.unsure.clear()
         if self.leases:
             self.leases.clear()
 
     def mark(self, *, is_whole: bool) -> Mark:
         """What `go_back` needs. Not `is_whole`: without the queues, of which rows that are only
         read may stay."""
-        if not is_whole:
-            return self.last_seq, None, None
-        return self.last_seq, dict(self.queues), set(self.unsure)
+        return self.last_seq, dict(self.queues) if is_whole else None
 
     def go_back(self, mark: Mark) -> None:
         """Know what was known at the mark."""
-        self.last_seq, known, unsure = mark
-        if known is not None and unsure is not None:
-            self.queues, self.unsure = known, unsure
+        self.last_seq, known = mark
+        if known is not None:
+            self.queues = known
 
     @property
     def page_bytes(self) -> int:
@@ -116,10 +112,6 @@ class Ledger:
     def is_distant(self) -> bool:
         """Whether a question costs a round trip over a network."""
         return self.leases is not None
-
-    def may_know(self, name: str) -> bool:
-        """Whether a queue that is not in `queues` may exist all the same."""
-        return not self.knows_all or name in self.unsure
 
 
 def read_last_seq(run: RunStatements, ledger: Ledger) -> None:

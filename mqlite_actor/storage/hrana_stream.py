@@ -60,6 +60,7 @@ class StepError(Exception):
 _BUSY: Final = (
     "SQLITE_BUSY", "SQLITE_LOCKED", "TRANSACTION_BUSY", "TRANSACTION_TIMEOUT", "STREAM_EXPIRED",
     "database is locked", "Database is busy", "database is busy", "no transaction is active",
+    "timed out",
 )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Queue rows: find, list, create, update.
 
 Called by the entity verbs and by every verb that names a queue. Rows are kept in the writer's
-ledger, so that naming a queue costs a dictionary look-up; whoever writes a queue row calls
-`forget`.
+ledger, so that naming a queue costs a dictionary look-up; whoever writes a queue row keeps the
+ledger true to it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def lookup(tx: Transaction, name: str) -> Queue | None:
     ledger = tx.ledger
     queue = ledger.queues.get(name)
     if queue is None:
-        if not ledger.may_know(name):
+        if ledger.knows_all:
             return None
         rows = tx.run([(FIND, (name,))])[0]
         if not rows:
@@ -127,7 +127,6 @@ def everything() -> Statement:
 def fill(ledger: Ledger, found: Sequence[Row]) -> None:
     """Know all queues from now on."""
     ledger.queues = {queue.name: queue for queue in map(_queue, found)}
-    ledger.unsure.clear()
     ledger.knows_all = True
 
 
@@ -136,7 +135,7 @@ def insert(tx: Transaction, queue: Queue) -> None:
     values = _values(queue)[1:]
     queue_id = tx.run([(INSERT, values)])[0][0][0]
     tx.write([counts.start(queue_id), (BUMP_EPOCH, ())])
-    forget(tx, queue.name)
+    tx.ledger.queues[queue.name] = msgspec.structs.replace(queue, id=queue_id)
 
 
 def update(tx: Transaction, queue: Queue) -> None:
@@ -144,7 +143,7 @@ def update(tx: Transaction, queue: Queue) -> None:
     settings: tuple[Value, ...] = tuple(getattr(queue, name) for name in _SETTINGS)
     statements: list[Statement] = [(UPDATE, (*settings, queue.id)), (BUMP_EPOCH, ())]
     tx.write(statements)
-    forget(tx, queue.name)
+    tx.ledger.queues[queue.name] = queue
 
 
 def delete(tx: Transaction, queue: Queue, now_ms: int) -> None:
@@ -154,7 +153,7 @@ def delete(tx: Transaction, queue: Queue, now_ms: int) -> None:
     statements.append((BUMP_EPOCH, ()))
     tx.write(statements)
     tx.drop_counts(queue)
-    forget(tx, queue.name)
+    tx.ledger.queues.pop(queue.name, None)
 
 
 def was_deleted(tx: Transaction, name: str, generation: str) -> bool:
@@ -165,12 +164,6 @@ def was_deleted(tx: Transaction, name: str, generation: str) -> bool:
 def prune_tombstones(deleted_before: int, limit: int) -> Statement:
     """Forget deletions made before an instant; returns them."""
     return PRUNE_TOMBSTONES, (deleted_before, limit)
-
-
-def forget(tx: Transaction, name: str) -> None:
-    """Drop a cached row whose stored one changed."""
-    tx.ledger.queues.pop(name, None)
-    tx.ledger.unsure.add(name)
 
 
 def _queue(row: Row) -> Queue:
