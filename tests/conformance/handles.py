@@ -68,6 +68,8 @@ class HandleKind:
     drives_clock: bool = False
     broker: str = ""
     """The fixture of the broker that it needs."""
+    is_remote: bool = False
+    """Its store is far away: only a slice of the suite runs there each time."""
 
 
 @asynccontextmanager
@@ -224,7 +226,7 @@ async def _remote(around: Surroundings) -> AsyncIterator[Handle]:
 KINDS: Final = (
     HandleKind("embedded", _embedded, drives_clock=True),
     HandleKind("link", _link, drives_clock=True),
-    HandleKind("remote", _remote, drives_clock=True),
+    HandleKind("remote", _remote, drives_clock=True, is_remote=True),
     HandleKind("embedded-sync", _embedded_sync),
     HandleKind("embedded-asyncio", _embedded_asyncio),
     HandleKind("http", _http, broker="broker"),
