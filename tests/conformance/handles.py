@@ -198,7 +198,7 @@ async def _link(around: Surroundings) -> AsyncIterator[Handle]:
             yield OverLink(linked, engine)
 
 
-def _read(url: str) -> Callable[[Statement], list[Row]]:
+def read_remotely(url: str) -> Callable[[Statement], list[Row]]:
     """Rows of one statement, asked past the engine."""
 
     def read(statement: Statement) -> list[Row]:
@@ -219,7 +219,7 @@ async def _remote(around: Surroundings) -> AsyncIterator[Handle]:
     with running_tursodb(around.store.parent) as server:
         async with open_engine(server.url, options) as engine:
             yield Embedded(engine)
-        problems = [*audit(_read(server.url)), *leaks(around.store.parent)]
+        problems = [*audit(read_remotely(server.url)), *leaks(around.store.parent)]
     assert not problems, "\n".join(problems)
 
 
