@@ -26,7 +26,7 @@ class Fileless:
     asks_disk = False
     copy_source = ""
     upkeep_refusal = (
-        "a remote database is compacted and backed up by whoever runs it, not from here"
+        "a remote database is compacted and backed up by its provider, not from here"
     )
 
     def __init__(self) -> None:

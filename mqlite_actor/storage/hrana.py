@@ -136,6 +136,8 @@ class HranaStore(Fileless):
         if error.is_refused:
             self.healthy = False
             return StorageFailed("the remote database takes no writes; see its provider")
+        if error.is_constraint and not self._is_owner():
+            self._lose()  # another engine's rows are in the way
         failure = Internal(f"the remote database refused a statement ({error.failure.code})")
         failure.origin = error.failure.code or "StepError"
         return failure
@@ -185,6 +187,13 @@ class HranaStore(Fileless):
             return None
         rows = hrana_wire.rows(reply.batch.step_results[4]) if reply.batch else []
         return hrana_owner.claim(rows[0]) if rows else None
+
+    def _is_owner(self) -> bool:
+        """Whether the database still belongs to this engine; in doubt it does."""
+        try:
+            return look(self._stream).word == self._owner.word
+        except (NotRun, StepError, MqliteError):
+            return True
 
     def _lose(self) -> None:
         """The row is not as we left it. Take the database again if nobody else has; else stop."""

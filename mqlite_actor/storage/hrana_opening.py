@@ -23,6 +23,7 @@ from mqlite_actor.contract.errors import (
     MqliteError,
     OpenError,
     SchemaVersionMismatch,
+    StorageFailed,
 )
 from mqlite_actor.storage import hrana_wire, schema
 from mqlite_actor.storage.database import Row
@@ -103,8 +104,8 @@ def _probe(link: Link, stream: Stream) -> None:
         stream.is_shared = is_shared
         try:
             _patiently(lambda: stream.steps([Step("SELECT 1")]))
-        except NoPipeline as error:
-            if not is_shared and b"close" in error.body:
+        except StorageFailed as error:
+            if isinstance(error, NoPipeline) and not is_shared and b"close" in error.body:
                 continue
             if _is_broker(link):
                 raise OpenError(

@@ -1,4 +1,4 @@
-"""A broker on the real remote database is killed under load; its successor knows all it answered."""
+"""A broker on the real remote database is killed under load; the next knows all it answered."""
 
 from __future__ import annotations
 

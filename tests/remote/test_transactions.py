@@ -1,4 +1,4 @@
-"""A transaction of the embedding program on a remote store: its rows and our messages, one stream."""
+"""A transaction of the embedding program on a remote store: its rows and our messages."""
 
 from __future__ import annotations
 
@@ -39,11 +39,15 @@ async def test_rows_and_messages_commit_together(place: Place) -> None:
 
 async def test_leaving_with_an_error_undoes_both(place: Place) -> None:
     q, server = place
-    with pytest.raises(RuntimeError):
+
+    async def order() -> None:
         async with q.tx() as tx:
             await tx.execute("INSERT INTO orders VALUES (1, 'tea')")
             await tx.send_one("events", b"created")
             raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await order()
     assert server.look("SELECT id FROM orders") == []
     assert (await q.stats("events")).total == 0
 
@@ -79,11 +83,15 @@ async def test_a_lost_commit_is_never_told_wrong(place: Place, *, after: bool) -
 
 async def test_a_transaction_that_the_server_ends_is_told(place: Place) -> None:
     q, server = place
-    with pytest.raises(Unavailable):
+
+    async def order() -> None:
         async with q.tx() as tx:
             await tx.execute("INSERT INTO orders VALUES (1, 'tea')")
             server.faults.add(TimeOut(0))
             await tx.execute("SELECT 1")
+
+    with pytest.raises(Unavailable):
+        await order()
     assert server.look("SELECT id FROM orders") == []
 
 
