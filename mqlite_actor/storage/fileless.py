@@ -25,9 +25,7 @@ class Fileless:
     may_flush = True
     asks_disk = False
     copy_source = ""
-    upkeep_refusal = (
-        "a remote database is compacted and backed up by its provider, not from here"
-    )
+    upkeep_refusal = "a remote database is compacted and backed up by its provider, not from here"
 
     def __init__(self) -> None:
         self.log_pages = 0

@@ -31,15 +31,10 @@ from mqlite_actor.sdk.connect import connect, connect_sync
 from mqlite_actor.sdk.embedded import Embedded, open_embedded
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.linked import Linked, open_link
-from mqlite_actor.storage import hrana_wire
-from mqlite_actor.storage.database import Row, Statement
-from mqlite_actor.storage.hrana_http import Link
-from mqlite_actor.storage.hrana_stream import Stream
-from mqlite_actor.storage.hrana_wire import Step
-from tests.conformance.audit import audit, audit_file
+from tests.conformance.audit import audit_file
 from tests.conformance.broker import Broker
 from tests.conformance.faces import InThreads, on_asyncio
-from tests.hrana.tursodb import running_tursodb
+from tests.conformance.remote_engines import LIVE, live_engine, remote_engine
 
 R = TypeVar("R")
 
@@ -198,29 +193,18 @@ async def _link(around: Surroundings) -> AsyncIterator[Handle]:
             yield OverLink(linked, engine)
 
 
-def read_remotely(url: str) -> Callable[[Statement], list[Row]]:
-    """Rows of one statement, asked past the engine."""
-
-    def read(statement: Statement) -> list[Row]:
-        stream = Stream(Link(url, ""))
-        stream.is_shared = True
-        sql, arguments = statement
-        reply = stream.steps([Step(sql, arguments)])
-        assert reply.batch is not None
-        return hrana_wire.rows(reply.batch.step_results[0])
-
-    return read
+@asynccontextmanager
+async def _remote(around: Surroundings) -> AsyncIterator[Handle]:
+    async with remote_engine(around.store.parent, around.clock) as engine:
+        yield Embedded(engine)
+    problems = leaks(around.store.parent)
+    assert not problems, "\n".join(problems)
 
 
 @asynccontextmanager
-async def _remote(around: Surroundings) -> AsyncIterator[Handle]:
-    options = EngineOptions(clock=around.clock, background=False)
-    around.store.parent.mkdir(exist_ok=True)
-    with running_tursodb(around.store.parent) as server:
-        async with open_engine(server.url, options) as engine:
-            yield Embedded(engine)
-        problems = [*audit(read_remotely(server.url)), *leaks(around.store.parent)]
-    assert not problems, "\n".join(problems)
+async def _live(around: Surroundings) -> AsyncIterator[Handle]:
+    async with live_engine(around.clock) as engine:
+        yield Embedded(engine)
 
 
 KINDS: Final = (
@@ -235,4 +219,5 @@ KINDS: Final = (
     HandleKind("hypercorn", _http, broker="broker_without_lane"),
     HandleKind("worker", _http, broker="broker_of_one_worker"),
     HandleKind("workers", _http, broker="broker_of_two_workers"),
+    *([HandleKind("live", _live, drives_clock=True, is_remote=True)] if LIVE else []),
 )

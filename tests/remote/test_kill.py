@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tests.conformance.audit import audit
-from tests.conformance.handles import read_remotely
+from tests.conformance.remote_engines import read_remotely
 from tests.crash.test_broker_kill import QUEUE, Ledger, call, drain, load, settle_doubts
 from tests.hrana.tursodb import running_tursodb
 from tests.services.broker_process import started
