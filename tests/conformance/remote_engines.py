@@ -32,7 +32,6 @@ TOKEN: Final = os.environ.get("MQLITE_TEST_DB_AUTH_TOKEN", "")
 @asynccontextmanager
 async def remote_engine(folder: Path, clock: Clock) -> AsyncIterator[Engine]:
     """An engine on a tursodb of its own."""
-    folder.mkdir(exist_ok=True)
     with running_tursodb(folder) as server:
         options = EngineOptions(clock=clock, background=False)
         async with open_engine(server.url, options) as engine:
