@@ -143,12 +143,24 @@ async def repairs(q: Face, folder: Path) -> set[str]:
 
 
 async def rest(q: Face, _: Path) -> set[str]:
-    """Readiness, and the raw call below all verbs."""
+    """Keys, health, readiness, and the raw call below all verbs."""
+    key_id = mq.generate_key_id()
+    assert await q.find_key(key_id) is None
+    made = await q.create_key(key_id, name="worker", permissions=["send"])
+    assert made.token.startswith("mqk_")
+    assert await q.find_key(key_id) == made.key
+    assert (await q.list_keys()).keys == [made.key]
+    await q.revoke_key(key_id)
+    assert (await q.find_key(key_id)).revoked_at_ms > 0
+    assert [each.queue for each in (await q.observe()).queues] == ["q"]
     assert (await q.wait_ready()).queues == 1
     assert (await q.call(StatsRequest(queue="q"))).total == 0
     await q.pause(0.0)
     assert await settled(q.now_ms()) > 0
-    return {"wait_ready", "call", "pause", "now_ms"}
+    return {
+        "create_key", "find_key", "list_keys", "revoke_key", "observe", "wait_ready", "call",
+        "pause", "now_ms",
+    }  # fmt: skip
 
 
 STOPS: tuple[Callable[[Face, Path], Awaitable[set[str]]], ...] = (queues, messages, repairs, rest)
