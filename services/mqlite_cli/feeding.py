@@ -28,6 +28,7 @@ from mqlite_actor.contract.wire import Message, ScheduleRequest, SendRequest
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.refusals import Refusal
 from mqlite_cli.streams import STDIN
+from mqlite_cli.terminal import Tick
 
 BATCH_MESSAGES = 256
 """As many as one receive takes; the cost of a call is spread over enough of them by then."""
@@ -62,13 +63,14 @@ def feed(run: Invocation, queue: str, read: ReadLine, *, ttl_ms: int = 0) -> int
     with _source(run) as descriptor:
         feeder: list[_Feeder] = []
 
-        def work(caller: Caller) -> _Feeder:
-            feeder.append(_Feeder(caller, queue, ttl_ms))
+        def work(caller: Caller, tick: Tick) -> _Feeder:
+            feeder.append(_Feeder(caller, queue, ttl_ms, tick))
             feeder[0].run(_lines(descriptor), read)
             return feeder[0]
 
         try:
-            done = run.session(work)
+            with run.output.terminal.progress(f"sending to {queue}", beside=STDIN) as tick:
+                done = run.session(lambda caller: work(caller, tick))
         except KeyboardInterrupt:
             run.warn(feeder[0].progress if feeder else "nothing was sent")
             raise
@@ -81,10 +83,11 @@ def feed(run: Invocation, queue: str, read: ReadLine, *, ttl_ms: int = 0) -> int
 class _Feeder:
     """What was sent, and what is gathered for the next call."""
 
-    __slots__ = ("_batch", "_caller", "_doubtful", "_last", "_queue", "_size", "_ttl_ms", "sent",
-                 "unrouted")  # fmt: skip
+    __slots__ = ("_batch", "_caller", "_doubtful", "_last", "_queue", "_size", "_tick", "_ttl_ms",
+                 "sent", "unrouted")  # fmt: skip
 
-    def __init__(self, caller: Caller, queue: str, ttl_ms: int) -> None:
+    def __init__(self, caller: Caller, queue: str, ttl_ms: int, tick: Tick) -> None:
+        self._tick = tick
         self._caller = caller
         self._queue = queue
         self._ttl_ms = ttl_ms
@@ -170,6 +173,7 @@ class _Feeder:
         self._doubtful = None
         self._last = batch[-1].number
         self.sent += len(batch)
+        self._tick(f"{self.sent} messages")
         self.unrouted += sum(1 for seq in response.seq_numbers or [0] * len(batch) if not seq)
 
 
