@@ -24,10 +24,11 @@ STATS = {
     "queue": "q", "active": 2, "locked": 0, "deferred": 0, "scheduled": 0, "dead_lettered": 1,
     "total": 3, "oldest_message_age_ms": 3_723_004,
 }  # fmt: skip
-PLAIN = """\
-"a\\x1b]0;owned\\a\\u202eb[red]c[/red]" kind=queue        lock=90000ms maxdc=10 ttl=604800000ms dedup=0ms generation=g1
-orders                   kind=queue        lock=90000ms maxdc=10 ttl=604800000ms dedup=0ms generation=g1
-"""  # noqa: E501 - as it is printed
+_SET = "kind=queue        lock=90000ms maxdc=10 ttl=604800000ms dedup=0ms generation=g1"
+PLAIN = f"""\
+"a\\x1b]0;owned\\a\\u202eb[red]c[/red]" {_SET}
+orders                   {_SET}
+"""
 
 
 @pytest.fixture(scope="module")
