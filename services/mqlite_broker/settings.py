@@ -20,7 +20,7 @@ from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk.notation import parse_duration, parse_size
 from mqlite_actor.version import __version__
-from mqlite_broker import cores
+from mqlite_broker import cores, ui
 from mqlite_broker import tokens as token_sources
 from mqlite_broker.auth import is_loopback
 from mqlite_broker.door_limits import DoorLimits
@@ -32,7 +32,7 @@ VARIABLES: Final = (
     "MQLITE_TLS_CERT", "MQLITE_TLS_KEY", "MQLITE_MAX_CONNECTIONS", "MQLITE_DIAGNOSTICS_DIR",
     "MQLITE_DLQ_RETENTION", "MQLITE_DLQ_MAX_AGE", "MQLITE_DLQ_MAX_COUNT", "MQLITE_DLQ_MAX_BYTES",
     "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL", "MQLITE_LANE",
-    "MQLITE_WORKERS", "MQLITE_LINK_SOCKET", "MQLITE_BACKUP_DIR",
+    "MQLITE_WORKERS", "MQLITE_LINK_SOCKET", "MQLITE_BACKUP_DIR", "MQLITE_UI",
 )  # fmt: skip
 """What `serve` reads."""
 
@@ -57,6 +57,8 @@ FORMATS: Final = ("text", "json")
 SWITCH_WORDS: Final = {
     "": False, "off": False, "false": False, "0": False, "on": True, "true": True, "1": True,
 }  # fmt: skip
+
+UI_OFF: Final = ("off", "false", "0", "no")
 
 DOCS_URL: Final = "urn:mqlite-actor:docs"
 
@@ -86,6 +88,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     connections_max: int
     insecure_allow_remote: bool
     has_lane: bool = True  # never over TLS (ruling R31)
+    console: str = ui.ANY  # where the console may send requests; "": there is none
     version: str = __version__  # what the card and the status say
     db: str = ""
     synchronous: str = "NORMAL"
@@ -146,6 +149,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         token_file=tokens.file,
         has_metrics=_metrics(flags, environ, is_auth_on=tokens.values is not None),
         has_lane=_lane(flags, environ),
+        console=_console(environ),
         monitor_tokens=_monitor_tokens(environ, tokens),
         tls_cert=tls_cert,
         tls_key=tls_key,
@@ -293,6 +297,14 @@ def _lane(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -> bool:
     if word not in SWITCH_WORDS:
         raise InvalidArgument(f"MQLITE_LANE={word!r} is unknown; use on or off")
     return not flags["no-lane"] if "no-lane" in flags else SWITCH_WORDS[word]
+
+
+def _console(environ: Mapping[str, str]) -> str:
+    """The contract has it that whatever does not switch it off leaves it on."""
+    word = _get(environ, "MQLITE_UI").lower()
+    if word in UI_OFF:
+        return ui.OFF
+    return ui.SELF if word == ui.SELF else ui.ANY
 
 
 def _size(environ: Mapping[str, str], name: str, warnings: list[str]) -> int:
