@@ -26,6 +26,11 @@ import { poll, watch } from "./poll.js";
 export const ROUTES = [
   { at: "overview", right: "monitor", menu: "Overview", load: () => import("./pages/overview.js") },
   { at: "queues", right: "", menu: "Queues", load: () => import("./pages/queues.js") },
+  { at: "topics", right: "manage", menu: "Topics", load: () => import("./pages/topics.js") },
+  { at: "topics/:topic", right: "manage", under: "topics", load: () => import("./pages/topic.js") },
+  { at: "keys", right: "manage", menu: "Keys", load: () => import("./pages/keys.js") },
+  { at: "observe", right: "monitor", menu: "Observe", load: () => import("./pages/observe.js") },
+  { at: "connect", right: "", menu: "Connect", load: () => import("./pages/connect.js") },
 ];
 
 export function link(...parts) {
