@@ -53,7 +53,9 @@ export function filterEditor(expr = "") {
   }
 
   const insert = (words) => {
-    field.input.setRangeText(words, field.input.selectionStart, field.input.selectionEnd, "end");
+    const { selectionStart: start, selectionEnd: end } = field.input;
+    const gap = /\S$/.test(field.input.value.slice(0, start)) ? " " : "";
+    field.input.setRangeText(gap + words, start, end, "end");
     field.input.focus();
     check();
   };
