@@ -187,3 +187,9 @@ export function store(storage, key, value) {
     // Then nothing is remembered.
   }
 }
+
+// 32 hexadecimal digits that nobody else has; the page need not be on https for it.
+export function newId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (each) => each.toString(16).padStart(2, "0")).join("");
+}

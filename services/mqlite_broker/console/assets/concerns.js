@@ -39,7 +39,12 @@ function* ofTheBroker({ runtime, collection, maintenance, diagnostics }) {
 function* ofAQueue(row, look) {
   const { queue, active, waiters, dead_lettered: dead } = row;
   const about = (kind, look_, size, why, goTo = ["queues", queue]) => ({
-    id: `${kind} ${queue}`, look: look_, size, why, queue, goTo,
+    id: `${kind} ${queue}`,
+    look: look_,
+    size,
+    why,
+    queue,
+    goTo,
   });
   if (row.unexpected) {
     const why = `${plural(row.unexpected, "row")} in a state that does not exist.`;

@@ -41,6 +41,7 @@ export function ask({
     let result = null;
     const judge = () => {
       send.disabled = isAtWork || !ready() || Boolean(guard && !guard.isTyped());
+      cancel.disabled = isAtWork;
     };
     cancel.addEventListener("click", () => dialog.close());
     dialog.addEventListener("cancel", (event) => isAtWork && event.preventDefault());

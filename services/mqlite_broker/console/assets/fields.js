@@ -90,21 +90,42 @@ export function check(label, { isOn = false, hint = "" } = {}) {
   return { node, input, value: () => input.checked, label };
 }
 
-// Properties as lines of "key=value".
-export function properties(label, { value = {}, hint = "One on each line: key=value." } = {}) {
-  const lines = Object.entries(value).map(([name, each]) => `${name}=${each}`);
-  const input = h("textarea", { value: lines.join("\n"), rows: 3, class: "code", spellcheck: "false" });
-  const read = () => {
-    const found = {};
-    for (const line of input.value.split("\n")) {
-      if (!line.trim()) continue;
-      const at = line.indexOf("=");
-      if (at < 1) throw new Error(`${label}: “${line}” is not key=value.`);
-      found[line.slice(0, at)] = line.slice(at + 1);
-    }
-    return found;
-  };
-  return field(label, input, { hint, value: read });
+// Properties as lines of "key=value"; as JSON where a line cannot hold one.
+export function properties(label, { value = {} } = {}) {
+  const pairs = Object.entries(value);
+  const isPlain = pairs.every(([name, each]) => name.trim() && !/[=\r\n]/.test(name) && !/[\r\n]/.test(each));
+  const input = h("textarea", {
+    value: isPlain ? pairs.map((pair) => pair.join("=")).join("\n") : JSON.stringify(value, null, 2),
+    rows: 3,
+    class: "code",
+    spellcheck: "false",
+  });
+  const hint = isPlain ? "One on each line: key=value." : "A JSON object of texts.";
+  return field(label, input, {
+    hint,
+    value: () => (isPlain ? ofLines(input.value, label) : ofJson(input.value, label)),
+  });
+}
+
+function ofLines(typed, label) {
+  const found = {};
+  for (const line of typed.split("\n")) {
+    if (!line.trim()) continue;
+    const at = line.indexOf("=");
+    if (at < 1) throw new Error(`${label}: “${line}” is not key=value.`);
+    found[line.slice(0, at)] = line.slice(at + 1);
+  }
+  return found;
+}
+
+function ofJson(typed, label) {
+  try {
+    const found = JSON.parse(typed);
+    if (Object.values(found).every((each) => typeof each === "string")) return found;
+  } catch {
+    // Said below.
+  }
+  throw new Error(`${label}: this is no JSON object of texts.`);
 }
 
 export function copyButton(text, label = "Copy") {

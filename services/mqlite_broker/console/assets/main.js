@@ -82,6 +82,7 @@ function frame() {
   unwatch = watch(() => {
     stale.update();
     tick();
+    fresh.dataset.looks = poll.number;
     say(fresh, poll.look ? `as of ${local(poll.look.readAt).slice(11, 19)}` : "");
   });
   start();

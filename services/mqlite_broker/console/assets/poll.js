@@ -14,7 +14,7 @@ let timer = 0;
 let asking = null;
 let generation = 0;
 
-export const poll = { look: null, looks: [], error: null, isOn: false };
+export const poll = { look: null, looks: [], error: null, isOn: false, number: 0 };
 
 // Calls `listener(poll)` after each look, successful or not. Returns the way to stop it.
 export function watch(listener) {
@@ -54,6 +54,7 @@ async function look(mine) {
   if (mine !== generation) return;
   asking = null;
   poll.error = error;
+  poll.number += 1;
   if (found) remember(found);
   for (const listener of [...listeners]) listener(poll);
   if (!document.hidden) timer = setTimeout(refresh, INTERVAL_MS);

@@ -26,6 +26,20 @@ import { poll, watch } from "./poll.js";
 export const ROUTES = [
   { at: "overview", right: "monitor", menu: "Overview", load: () => import("./pages/overview.js") },
   { at: "queues", right: "", menu: "Queues", load: () => import("./pages/queues.js") },
+  { at: "queues/:name", right: "", under: "queues", load: () => import("./pages/queue.js") },
+  { at: "queues/:name/:state", right: "", under: "queues", load: () => import("./pages/queue.js") },
+  {
+    at: "dead-letters",
+    right: "manage",
+    menu: "Dead letters",
+    load: () => import("./pages/dead_letters.js"),
+  },
+  {
+    at: "dead-letters/:name",
+    right: "manage",
+    under: "dead-letters",
+    load: () => import("./pages/dead_letter_queue.js"),
+  },
   { at: "topics", right: "manage", menu: "Topics", load: () => import("./pages/topics.js") },
   { at: "topics/:topic", right: "manage", under: "topics", load: () => import("./pages/topic.js") },
   { at: "keys", right: "manage", menu: "Keys", load: () => import("./pages/keys.js") },

@@ -14,8 +14,9 @@ export function table({ caption, columns, key, sort, size = 100, empty = "Nothin
   const state = { rows: [], column: sort?.[0] ?? "", isDown: sort?.[1] === "down", page: 0 };
   const heads = columns.map((column) => head(column, state, () => draw()));
   const body = h("tbody");
-  const nothing = h("p", { class: "empty" }, empty);
+  const nothing = h("p", { class: "empty" }, "Loading…");
   const pager = pages(state, size, () => draw());
+  let nothingToSay = empty;
   const node = h(
     "div",
     { class: "table" },
@@ -56,6 +57,7 @@ export function table({ caption, columns, key, sort, size = 100, empty = "Nothin
     keyed(body, shown.slice(state.page * size, (state.page + 1) * size), { key, make, update });
     heads.forEach((each) => each.draw());
     nothing.hidden = shown.length > 0;
+    say(nothing, nothingToSay);
     pager.draw();
   }
 
@@ -65,7 +67,11 @@ export function table({ caption, columns, key, sort, size = 100, empty = "Nothin
       state.rows = rows;
       draw();
     },
-    say: (text) => say(nothing, text),
+    // What is said when there is nothing, from now on.
+    say(text) {
+      nothingToSay = text;
+      say(nothing, text);
+    },
   };
 }
 
@@ -142,7 +148,7 @@ function pages(state, size, draw) {
   };
   const back = h("button", { type: "button", onclick: turn(-1) }, "Previous");
   const on = h("button", { type: "button", onclick: turn(1) }, "Next");
-  const node = h("div", { class: "pager" }, text, back, on);
+  const node = h("div", { class: "pager", hidden: true }, text, back, on);
   return {
     node,
     draw() {

@@ -11,10 +11,10 @@ import { link } from "../router.js";
 import { levels, rates, STATES } from "../snapshot.js";
 
 const RATES = [
-  ["in", "Messages in"],
-  ["given", "Deliveries"],
-  ["out", "Messages done"],
-  ["died", "New dead letters"],
+  ["in", "In"],
+  ["given", "Delivered"],
+  ["out", "Done"],
+  ["died", "Died"],
 ];
 const NAMES = {
   active: "Active",
@@ -39,7 +39,7 @@ export default function page() {
   ]);
   const tiles = STATES.map((state) => tile(NAMES[state], state));
   const charts = RATES.map(([name, title]) => ({ name, ...chart(title, (value) => `${rate(value)}/s`) }));
-  const backlog = chart("Active messages", count);
+  const backlog = chart("Active", count);
   const list = h("ul", { class: "concerns", hidden: true });
   const calm = h("p", { class: "empty" }, "Nothing needs attention.");
 

@@ -103,7 +103,7 @@ function columns() {
     },
     speed("in", "In/s"),
     speed("out", "Out/s"),
-    { id: "actions", label: "", width: "9.6rem", make: actions },
+    { id: "actions", label: "", isWide: true, width: "9.6rem", make: actions },
   ];
 }
 
