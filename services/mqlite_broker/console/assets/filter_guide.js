@@ -57,7 +57,7 @@ export function filterGuide(insert) {
     terms(VARIABLES),
     h("h3", {}, "Words and signs"),
     terms(OPERATORS),
-    h("p", { class: "hint" }, "A filter that fails on a message does not match it, and the failure is counted."),
+    h("p", { class: "hint" }, "A filter that fails on a message does not match it. Failures are counted."),
     copyButton(asText, "Copy all this as text"),
   );
 }

@@ -52,14 +52,21 @@ export async function createKey() {
     title: "Create a key",
     body: [
       fields.name.node,
-      h("fieldset", {}, h("legend", {}, "It may"), rights.map(([, field]) => field.node)),
+      h(
+        "fieldset",
+        {},
+        h("legend", {}, "It may"),
+        rights.map(([, field]) => field.node),
+      ),
       fields.lifetime.node,
       fields.id.node,
       lost.node,
     ],
     action: "Create",
     ready: () =>
-      isId(fields.id.input.value) && fields.name.input.value !== "" && rights.some(([, field]) => field.value()),
+      isId(fields.id.input.value) &&
+      fields.name.input.value !== "" &&
+      rights.some(([, field]) => field.value()),
     act: async () => {
       const lifetime = fields.lifetime.value();
       const request = {
@@ -88,7 +95,6 @@ function lostAnswer(idField) {
   const node = h(
     "div",
     { class: "why-line", hidden: true },
-    h("p", {}, "The key may have been made all the same; then nobody has its token."),
     finding,
     h("div", { class: "bar" }, look, revoke),
   );
@@ -105,7 +111,7 @@ function lostAnswer(idField) {
       attempt(async () => {
         const key = await find(idField.input.value);
         revoke.hidden = !key || Boolean(key.revoked_at_ms);
-        if (!key) say(finding, "No key has this id by now. Create it again with the same id.");
+        if (!key) say(finding, "No key has this id by now. You can create it with the same id.");
         else if (key.revoked_at_ms) anew("It was made, and is revoked.");
         else say(finding, "It was made. Revoke it, and create another with a new id.");
       }),
@@ -129,16 +135,22 @@ function lostAnswer(idField) {
     node,
     isOpen: () => !node.hidden,
     judge({ status, code }) {
-      const isLost = status === 0 || status >= 500 || code === "key_conflict";
-      if (isLost) say(finding, "");
-      node.hidden = node.hidden && !isLost;
+      if (status !== 0 && status < 500 && code !== "key_conflict") return;
+      say(finding, "The key may have been made all the same; then nobody has its token.");
+      node.hidden = false;
     },
   };
 }
 
 // The only place where a token is shown. Closing takes a click on the button that says so.
 function showSecret({ key, token }) {
-  const secret = h("input", { type: "text", class: "code", value: token, readonly: true, "aria-label": "Token" });
+  const secret = h("input", {
+    type: "text",
+    class: "code",
+    value: token,
+    readonly: true,
+    "aria-label": "Token",
+  });
   secret.addEventListener("focus", () => secret.select());
   const dialog = tell({
     title: `The token of ${visible(key.name)}`,

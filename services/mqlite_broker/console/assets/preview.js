@@ -12,7 +12,8 @@ import { table } from "./table.js";
 
 const AT_ONCE = 4;
 
-// subscriptions() are the rows of the topic at that moment.
+// subscriptions() are the rows of the topic at that moment. Returns { node, clear() }; what was found is about
+// a message and filters, and is cleared when either changes.
 export function preview(subscriptions) {
   const sample = sampleForm();
   const problem = h("p", { class: "problem", role: "alert" });
@@ -46,12 +47,13 @@ export function preview(subscriptions) {
     event.preventDefault();
     if (!send.disabled) busy(send, run());
   });
-  // What is said is about the message as it was: it goes when that changes.
-  form.addEventListener("input", () => {
+  function clear() {
     list.node.hidden = true;
     say(summary, "");
-  });
-  return h(
+  }
+
+  form.addEventListener("input", clear);
+  const node = h(
     "section",
     { class: "panel", "aria-labelledby": "preview" },
     h("h2", { id: "preview" }, "Who would get a message?"),
@@ -60,6 +62,7 @@ export function preview(subscriptions) {
     summary,
     list.node,
   );
+  return { node, clear };
 }
 
 async function judged(rows, message) {
@@ -69,7 +72,11 @@ async function judged(rows, message) {
     answers.set(expr, await call("AdminService/TestFilter", { expr, message }));
   });
   const found = rows.map((row) => ({ name: row.name, ...verdict(answers.get(row.expr)) }));
-  if (!message.group_id) await inTurn(found.filter((row) => row.isMatch), demandGroup);
+  if (!message.group_id)
+    await inTurn(
+      found.filter((row) => row.isMatch),
+      demandGroup,
+    );
   return found;
 }
 

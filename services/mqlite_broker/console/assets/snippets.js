@@ -51,7 +51,14 @@ const WRITERS = {
         "    message.complete()",
       ]),
     watch: ({ hasToken }) =>
-      python(hasToken, ["for row in q.observe().queues or []:", "    print(row.queue, row.active, row.dead_lettered)"]),
+      python(
+        hasToken,
+        [
+          "for row in q.call(ObserveRequest()).queues or []:",
+          "    print(row.queue, row.active, row.dead_lettered)",
+        ],
+        "from mqlite_actor.contract.observe import ObserveRequest",
+      ),
   },
   shell: {
     send: ({ queue }) => `mqlite send -- ${quoted(queue)} ${quoted(HELLO)}`,
@@ -69,12 +76,13 @@ function curl(call, request, hasToken) {
   ].join(" \\\n  ");
 }
 
-function python(hasToken, lines) {
+function python(hasToken, lines, ...imports) {
   const token = hasToken ? ', token=os.environ["MQLITE_TOKEN"]' : "";
   return [
     "import os",
     "",
     "import mqlite_actor as mq",
+    ...imports,
     "",
     `with mq.connect_sync(os.environ["MQLITE_ENDPOINT"]${token}) as q:`,
     ...lines.map((line) => `    ${line}`),

@@ -56,7 +56,11 @@ async function fetchAll() {
 
 // Asks for all that a subscription has; with a topic for that one. Resolves to the row, or null.
 export async function subscribe(topic = "") {
-  const topicField = text("Topic", { value: topic, required: true, hint: "It begins with its first subscription." });
+  const topicField = text("Topic", {
+    value: topic,
+    required: true,
+    hint: "It begins with its first subscription.",
+  });
   const name = text("Name of the subscription", {
     required: true,
     hint: "A queue of this name will hold its messages.",
@@ -91,7 +95,11 @@ export async function changeFilter({ topic, name, expr }) {
   const made = await ask({
     title: `Filter of ${visible(name)}`,
     body: [
-      h("p", { class: "hint" }, "It decides on messages that are published from now on. What is stored stays."),
+      h(
+        "p",
+        { class: "hint" },
+        "It decides on messages that are published from now on. What is stored stays.",
+      ),
       editor.node,
     ],
     action: "Save",
@@ -159,8 +167,8 @@ function losses(known) {
   const parts = STATES.filter((state) => known[state]).map(
     (state) => `${count(known[state])} ${state.replace("_", "-")}`,
   );
-  return `It holds ${plural(known.total, "message")} (${parts.join(", ")}). They are deleted for good, and so is
-    what comes until then.`;
+  const held = `It holds ${plural(known.total, "message")} (${parts.join(", ")}).`;
+  return `${held} They are deleted for good, and so is what comes until then.`;
 }
 
 async function done(text) {

@@ -73,7 +73,8 @@ function advice() {
   return h(
     "p",
     { class: "hint" },
-    "Put the token of an access key in the place of YOUR_TOKEN. Give each program a key of its own, with as few rights as it needs",
+    "Put the token of an access key in the place of YOUR_TOKEN. Give each program a key of its own, with as few",
+    " rights as it needs",
     can("manage") ? [": make one under ", h("a", { href: link("keys") }, "Keys"), "."] : ".",
   );
 }
@@ -81,7 +82,12 @@ function advice() {
 function listing(label) {
   const pre = h("pre", { class: "body", tabindex: "0", role: "region", "aria-label": label });
   return {
-    node: h("div", { class: "listing" }, pre, copyButton(() => pre.textContent)),
+    node: h(
+      "div",
+      { class: "listing" },
+      pre,
+      copyButton(() => pre.textContent),
+    ),
     say: (lines) => say(pre, lines),
   };
 }

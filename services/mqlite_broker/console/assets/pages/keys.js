@@ -134,7 +134,13 @@ function columns(changed) {
   });
   return [
     { id: "name", label: "Name", isHead: true, make: (row) => opener(row, changed) },
-    { id: "id", label: "Id", width: "7.5rem", isWide: true, make: (row) => h("code", {}, row.id.slice(0, 8), "…") },
+    {
+      id: "id",
+      label: "Id",
+      width: "7.5rem",
+      isWide: true,
+      make: (row) => h("code", {}, row.id.slice(0, 8), "…"),
+    },
     { id: "permissions", label: "May", width: "7.5rem", text: (row) => row.permissions.join(", ") },
     {
       id: "state",

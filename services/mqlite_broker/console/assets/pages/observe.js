@@ -10,18 +10,47 @@ import { boots, calls, maintenance, operations, refusals } from "../observe_tabl
 const SINCE = { start: "since the broker started", look: "since the look before" };
 
 export default function page() {
-  const freshness = facts(["Counts", "Sampled", "Last success", "Reading took", "Error", "Broker up for"], { isDense: true });
-  const doors = facts([
-    "Signed in", "No token", "Wrong token", "Expired token", "Revoked token", "Lacking the right", "Keys unreadable",
-  ], { isDense: true });
-  const files = facts([
-    "Database", "Write-ahead log", "Free inside the file", "Free on the disk", "Read takes", "Store format",
-    "Connections", "Waited for one",
-  ], { isDense: true });
-  const engine = facts([
-    "Calls waiting in the engine", "Receives waiting", "Filters that did not compile", "Filters that failed",
-    "Processor time", "Memory", "Open descriptors", "Diagnostic log",
-  ], { isDense: true });
+  const freshness = facts(["Counts", "Sampled", "Last success", "Reading took", "Error", "Broker up for"], {
+    isDense: true,
+  });
+  const doors = facts(
+    [
+      "Signed in",
+      "No token",
+      "Wrong token",
+      "Expired token",
+      "Revoked token",
+      "Lacking the right",
+      "Keys unreadable",
+    ],
+    { isDense: true },
+  );
+  const files = facts(
+    [
+      "Database",
+      "Write-ahead log",
+      "Free inside the file",
+      "Free on the disk",
+      "Read takes",
+      "Store format",
+      "Connections",
+      "Waited for one",
+    ],
+    { isDense: true },
+  );
+  const engine = facts(
+    [
+      "Calls waiting in the engine",
+      "Receives waiting",
+      "Filters that did not compile",
+      "Filters that failed",
+      "Processor time",
+      "Memory",
+      "Open descriptors",
+      "Diagnostic log",
+    ],
+    { isDense: true },
+  );
   const tables = [maintenance(), calls(), refusals(), operations(), boots()];
   const [tasks, callTable, refusalTable, operationTable, bootTable] = tables;
   const since = h(
@@ -126,7 +155,11 @@ function sayEngine(place, { reply, waiters }) {
   const log = reply.diagnostics;
   place.set("Calls waiting in the engine", count(reply.mailbox_depth));
   place.set("Receives waiting", waiters ? count([...waiters.values()].reduce((a, b) => a + b, 0)) : DASH);
-  place.set("Filters that did not compile", count(failures.get("compile")), failures.get("compile") ? "bad" : "");
+  place.set(
+    "Filters that did not compile",
+    count(failures.get("compile")),
+    failures.get("compile") ? "bad" : "",
+  );
   place.set("Filters that failed", count(failures.get("evaluate")), failures.get("evaluate") ? "warn" : "");
   place.set("Processor time", seconds(own?.cpu_seconds));
   place.set("Memory", bytes(own?.resident_bytes));

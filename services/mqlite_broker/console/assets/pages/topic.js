@@ -2,7 +2,7 @@
 // The filters come from subscriptions.js, the counts from the shared look.
 
 import { busy, h, say } from "../dom.js";
-import { count, plural, rate, visible } from "../format.js";
+import { count, plural, rate, visible, visibleLines } from "../format.js";
 import { poll } from "../poll.js";
 import { preview } from "../preview.js";
 import { changeQueue } from "../queue_actions.js";
@@ -14,7 +14,7 @@ import { table } from "../table.js";
 export default function page({ params: { topic } }) {
   const problem = h("p", { class: "problem", role: "alert" });
   const summary = h("span", { class: "hint", role: "status" });
-  const known = subscriptionList({ onChange: draw, onProblem: (text) => say(problem, text) });
+  const known = subscriptionList({ onChange, onProblem: (text) => say(problem, text) });
   const list = table({
     caption: `Subscriptions of ${visible(topic)}`,
     columns: columns((name, act) => change(name, act)),
@@ -23,6 +23,12 @@ export default function page({ params: { topic } }) {
     empty: "Asking for the subscriptions…",
   });
   const mine = () => known.rows?.filter((row) => row.topic === topic) ?? [];
+  const trial = preview(mine);
+
+  function onChange() {
+    trial.clear();
+    draw();
+  }
 
   function draw() {
     if (!known.rows) return;
@@ -66,7 +72,7 @@ export default function page({ params: { topic } }) {
       ),
       problem,
       list.node,
-      preview(mine),
+      trial.node,
     ),
     update({ look }) {
       known.follow(look);
@@ -87,7 +93,14 @@ function columns(change) {
     look: look && ((row) => (row[id] > 0 ? look : "zero")),
   });
   return [
-    { id: "name", label: "Subscription", isHead: true, width: "24%", sort: (row) => row.name, make: nameLink },
+    {
+      id: "name",
+      label: "Subscription",
+      isHead: true,
+      width: "24%",
+      sort: (row) => row.name,
+      make: nameLink,
+    },
     { id: "filter", label: "Filter", isWide: true, make: () => h("code", {}), renew: showFilter },
     number("active", "Active"),
     number("locked", "Locked", { isWide: true }),
@@ -102,7 +115,7 @@ function nameLink(row) {
 }
 
 function showFilter(node, row) {
-  say(node, row.expr ? visible(row.expr) : "every message");
+  say(node, row.expr ? visibleLines(row.expr) : "every message");
   node.className = row.expr ? "expr" : "hint";
 }
 
