@@ -74,7 +74,7 @@ export function choice(label, options, { value = "", hint } = {}) {
     {},
     Object.entries(options).map(([each, shown]) => h("option", { value: each }, shown)),
   );
-  input.value = value;
+  if (value !== "") input.value = value;
   return field(label, input, { hint });
 }
 
