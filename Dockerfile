@@ -1,9 +1,11 @@
 # The broker as an image: built in one stage, run as a user without rights in the other.
 #
 #     docker build -t mqlite-actor .
-#     docker run -p 127.0.0.1:6754:6754 -v mqlite:/data --stop-timeout 30 mqlite-actor
+#     docker run -p 127.0.0.1:6754:6754 -v mqlite:/data --stop-timeout 30 --read-only mqlite-actor
 #
-# The token is printed once on stderr (docker logs) unless MQLITE_TOKENS is set.
+# The token is printed once on stderr (docker logs) unless MQLITE_TOKENS is set. Both programs are in it:
+# `docker exec -it NAME mqlite top`, and `--entrypoint mqlite-mcp` for agents. deploy/compose.yaml has all of
+# this as a file; tests/deploy runs these very steps and starts what they make.
 # For a build that can be repeated, name the base by digest: --build-arg PYTHON=python@sha256:…
 ARG PYTHON=python:3.12-slim-bookworm
 
@@ -16,10 +18,13 @@ COPY services ./services
 RUN python -m venv --without-pip /opt/mqlite \
     && pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
     && pip --python /opt/mqlite/bin/python install --no-cache-dir --no-compile \
-        "$(echo /wheels/mqlite_actor-*.whl)[broker,cli]" \
+        "$(echo /wheels/mqlite_actor-*.whl)[all]" \
     && /opt/mqlite/bin/python -m compileall -q /opt/mqlite/lib
 
 FROM ${PYTHON}
+LABEL org.opencontainers.image.title="mqlite-actor" \
+    org.opencontainers.image.description="A durable message queue in one SQLite file" \
+    org.opencontainers.image.licenses="MIT"
 # 10001 is above every distribution's own users, so it never stands for somebody on the host.
 RUN groupadd --gid 10001 mqlite \
     && useradd --uid 10001 --gid mqlite --no-create-home --home-dir /data --shell /usr/sbin/nologin mqlite \

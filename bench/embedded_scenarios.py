@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import apsw
+import msgspec
 import trio
 
 from bench.embedded import fresh
@@ -20,6 +22,7 @@ from bench.scenario import Sample, Scenario, Watch
 from bench.yardstick import BODY
 from mqlite_actor import Embedded
 from mqlite_actor.contract.wire import Message
+from mqlite_actor.sdk.message import ReceivedMessage
 
 PROPERTIES: Final = {f"name{n}": f"value of property {n}" for n in range(6)}
 
@@ -165,14 +168,13 @@ async def backlog(folder: Path, scale: float, *, waiting: int) -> Sample:
     return watch.sample(number // 16 * 16, folder)
 
 
-async def blocked(folder: Path, scale: float) -> Sample:
-    """Claims of other groups behind 50,000 messages of one that is held."""
+async def blocked(folder: Path, scale: float, *, in_front: int) -> Sample:
+    """Claims of other groups behind very many messages of one that is held."""
     number = max(64, int(2_000 * scale))
     async with fresh(folder, "NORMAL") as q:
         await q.create_queue("q", ordering_mode="group_fifo")
-        batch = [Message(body=BODY, group_id="held")] * 1000
-        for _ in range(int(50 * min(1.0, scale * 10))):
-            await q.send("q", batch)
+        for _ in range(max(1, int(in_front * min(1.0, scale * 10)) // 1000)):
+            await q.send("q", [Message(body=BODY, group_id="held")] * min(in_front, 1000))
         (held,) = await q.receive("q")
         await fill(q, number, groups=number)
         with Watch() as watch:
@@ -201,6 +203,44 @@ async def churn(folder: Path, scale: float) -> Sample:
                 await q.delete_queue(name, generation=found.generation)
                 watch.latencies.append(time.perf_counter() - began)
     return watch.sample(number, folder)
+
+
+async def settles(folder: Path, scale: float) -> Sample:
+    """Completes of leases that are held; on disk are then the receipts, and no message."""
+    number = max(64, int(20_000 * scale)) // 64 * 64
+    held: list[ReceivedMessage] = []
+    async with fresh(folder, "NORMAL") as q:
+        await q.create_queue("q")
+        await fill(q, number)
+        while len(held) < number:
+            held += await q.receive("q", max_messages=256)
+        with Watch() as watch:
+
+            async def settle() -> None:
+                for _ in range(number // 64):
+                    began = time.perf_counter()
+                    await held.pop().complete()
+                    watch.latencies.append(time.perf_counter() - began)
+
+            await _together(settle, 64)
+    stored = await trio.to_thread.run_sync(stored_bytes, folder, "receipts")
+    return msgspec.structs.replace(watch.sample(number), disk_bytes=stored)
+
+
+def stored_bytes(folder: Path, table: str) -> int:
+    """What a table and its indexes take in the closed file of a folder."""
+    (path,) = folder.glob("*.db")
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        text = (
+            "SELECT sum(d.pgsize) FROM dbstat AS d, sqlite_schema AS s"
+            " WHERE d.name = s.name AND s.tbl_name = ?"
+        )
+        ((found,),) = connection.execute(text, (table,)).fetchall()
+        assert isinstance(found, int)
+        return found
+    finally:
+        connection.close()
 
 
 async def fill(q: Embedded, number: int, *, groups: int = 0) -> None:
@@ -257,11 +297,16 @@ SCENARIOS: Final = (
              _run(partial(end_to_end, producers=1, consumers=1))),
     Scenario("end to end 4x4", "4 producers, 4 consumers at once",
              _run(partial(end_to_end, producers=4, consumers=4))),
+    Scenario("settle 64", "complete a held lease, 64 consumers; on disk: the receipts",
+             _run(settles)),
     Scenario("drain", "receive and delete, 64 a call, 4 consumers", _run(drain)),
     Scenario("backlog 1k", "cycles in front of 1,000 messages",
              _run(partial(backlog, waiting=1_000))),
     Scenario("backlog 1M", "cycles in front of 1,000,000 messages",
              _run(partial(backlog, waiting=1_000_000))),
-    Scenario("blocked", "cycles behind 50,000 messages of a held group", _run(blocked)),
+    Scenario("blocked 1", "cycles behind one message of a held group",
+             _run(partial(blocked, in_front=1))),
+    Scenario("blocked 50k", "cycles behind 50,000 messages of a held group",
+             _run(partial(blocked, in_front=50_000))),
     Scenario("churn", "a queue made, used and deleted", _run(churn)),
 )  # fmt: skip

@@ -106,6 +106,7 @@ def start_times(arguments: list[str], *, needs_broker: bool) -> Callable[[Path, 
 
 def _commands(arguments: list[str], number: int, where: dict[str, str]) -> Sample:
     latencies: list[float] = []
+    http.run(arguments, where)  # the first may have to compile
     started = time.perf_counter()
     for _ in range(number):
         began = time.perf_counter()
@@ -119,6 +120,41 @@ def _commands(arguments: list[str], number: int, where: dict[str, str]) -> Sampl
         p50_ms=ordered[number // 2] * 1000,
         p99_ms=ordered[-1] * 1000,
         max_ms=ordered[-1] * 1000,
+    )
+
+
+def idle(folder: Path, _: float) -> Sample:
+    """A broker that has a queue and nothing to do; latency is its start until it answers."""
+    began = time.perf_counter()
+    with broker(folder) as running:
+        _prepare(running, 0, is_ours=True)
+        seconds = time.perf_counter() - began
+        return _memory(running, seconds, 1)
+
+
+def million(folder: Path, scale: float) -> Sample:
+    """Very many messages pass through: sent 500 a call, removed 256 a call."""
+    number = max(500, int(1_000_000 * scale)) // 500 * 500
+    taking = json.dumps({"queue": "q", "max_messages": 256, "receive_mode": 1}).encode()
+    send = http.send_body(500)
+    with broker(folder) as running:
+        _prepare(running, 0, is_ours=True)
+        began = time.perf_counter()
+        for _ in range(number // 500):
+            http.post(running.port, f"{SERVICE}Send", send)
+            for _ in range(2):
+                http.post(running.port, f"{SERVICE}Receive", taking)
+        return _memory(running, time.perf_counter() - began, number)
+
+
+def _memory(running: http.Server, seconds: float, number: int) -> Sample:
+    used = usage(running.process)
+    return Sample(
+        rate=number / seconds,
+        operations=number,
+        cpu_seconds=used.cpu_seconds,
+        rss_mib=used.rss_mib,
+        written_bytes=used.written_bytes,
     )
 
 
@@ -149,6 +185,8 @@ SCENARIOS: Final = (
                    per_request=0.5, filled=60_000), "wrk"),
     Scenario("HTTP send 64, 1 worker", "a front-end process before the writer",
              _send(partial(broker, workers=1), 64), "wrk"),
+    Scenario("idle broker", "from its start to a queue", idle),
+    Scenario("million", "1,000,000 messages through a broker, 500 a call", million),
     Scenario("python -c pass", "the interpreter alone",
              start_times([sys.executable, "-c", "pass"], needs_broker=False)),
     Scenario("mqlite version", "the command from start to end",

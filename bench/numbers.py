@@ -65,6 +65,28 @@ def each(name: str, figure: Callable[[Sample], float]) -> Callable[[Samples], li
     return lambda samples: [figure(sample) for sample in samples[name]]
 
 
+def against(
+    name: str, base: str, figure: Callable[[Sample], float]
+) -> Callable[[Samples], list[float]]:
+    """A wait of one scenario over the median call of another, run by run."""
+
+    def value(samples: Samples) -> list[float]:
+        pairs = zip(samples[name], samples[base], strict=False)
+        return [figure(a) / b.p50_ms for a, b in pairs]
+
+    return value
+
+
+def memory(over: str, under: str) -> Callable[[Samples], list[float]]:
+    """Highest resident sizes of two scenarios, run by run."""
+
+    def value(samples: Samples) -> list[float]:
+        pairs = zip(samples[over], samples[under], strict=False)
+        return [a.rss_mib / b.rss_mib for a, b in pairs]
+
+    return value
+
+
 def _written(sample: Sample) -> float:
     return sample.written_bytes / sample.operations
 
@@ -90,12 +112,32 @@ NUMBERS: Final = (
            ratio("HTTP cycle 64", "HTTP send 64"), 0.4),
     Number("N7a", "a cycle before 1,000,000 messages ÷ before 1,000",
            slower("backlog 1M", "backlog 1k"), 1.3, at_least=False),
+    Number("N7b", "a cycle behind 50,000 held messages of a group ÷ behind one",
+           slower("blocked 50k", "blocked 1"), 1.5, at_least=False),
+    Number("N8a", "a waiting receive's answer after the send, p50 ÷ a send's p50",
+           against("wake", "produce 1", lambda sample: sample.p50_ms), 1.5, at_least=False),
+    Number("N8b", "the same, p99 ÷ a send's p50",
+           against("wake", "produce 1", lambda sample: sample.p99_ms), 6, at_least=False),
+    Number("N9a", "lateness of a scheduled message, p99",
+           each("scheduled", lambda sample: sample.p99_ms), 25, at_least=False, unit=" ms"),
+    Number("N9b", "lateness of an expired lock's message, p99",
+           each("expired lock", lambda sample: sample.p99_ms), 25, at_least=False, unit=" ms"),
+    Number("N10a", "memory of an idle broker", each("idle broker", lambda sample: sample.rss_mib),
+           70, at_least=False, unit=" MiB"),
+    Number("N10b", "memory after 1,000,000 messages ÷ before",
+           memory("million", "idle broker"), 1.3, at_least=False),
     Number("N11a", "bytes written per send, 64 producers", each("produce 64", _written), 1500,
            at_least=False, unit=" B"),
     Number("N11b", "bytes on disk per message of 256 B", each("produce 64", _on_disk), 400,
            at_least=False, unit=" B"),
+    Number("N11c", "bytes of a settlement's receipt on disk",
+           each("settle 64", _on_disk), 80, at_least=False, unit=" B"),
+    Number("N11d", "bytes written per settlement, 64 consumers",
+           each("settle 64", _written), 900, at_least=False, unit=" B"),
     Number("N12a", "mqlite version ÷ the interpreter alone",
            slower("mqlite version", "python -c pass"), 3, at_least=False),
     Number("N12b", "mqlite send ÷ the interpreter alone",
            slower("mqlite send", "python -c pass"), 8, at_least=False),
+    Number("N13", "longest send while 100,000 locks end",
+           each("mass expiry", lambda sample: sample.max_ms), 100, at_least=False, unit=" ms"),
 )  # fmt: skip

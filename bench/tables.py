@@ -6,12 +6,20 @@ import importlib.util
 import shutil
 from typing import Final
 
-from bench import embedded_scenarios, http_scenarios, link_scenarios, peers, yard_scenarios
+from bench import (
+    embedded_scenarios,
+    http_scenarios,
+    link_scenarios,
+    peers,
+    time_scenarios,
+    yard_scenarios,
+)
 from bench.scenario import Scenario
 
 TABLES: Final[dict[str, tuple[Scenario, ...]]] = {
     "yardsticks": yard_scenarios.SCENARIOS,
     "embedded": embedded_scenarios.SCENARIOS,
+    "lateness": time_scenarios.SCENARIOS,
     "link": link_scenarios.SCENARIOS,
     "HTTP and commands": http_scenarios.SCENARIOS,
     "peers": peers.SCENARIOS,

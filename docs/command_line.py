@@ -39,10 +39,12 @@ def page(table: Table) -> Iterator[str]:
         ((f"[{each.name}](#{each.name.replace(' ', '-')})", each.summary) for each in COMMANDS),
     )
     yield ""
-    yield "Every command but `serve`, `openapi` and `completion` has these flags:"
+    yield (
+        "Commands that ask a broker or a store have these flags; those that work on this machine's "
+        "files alone have `--output` of them:"
+    )
     yield ""
     yield from _flags(table, GLOBAL)
-    shared = {flag.name for flag in GLOBAL}
     for command in COMMANDS:
         yield ""
         yield f"## {command.name}"
@@ -50,7 +52,7 @@ def page(table: Table) -> Iterator[str]:
         yield f"`{command.usage}`"
         yield ""
         yield f"{command.summary}. {command.details}".rstrip()
-        own = [flag for flag in command.flags.values() if flag.name not in shared]
+        own = [flag for flag in command.flags.values() if flag not in GLOBAL]
         if own:
             yield ""
             yield from _flags(table, own)

@@ -27,7 +27,9 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "retry", "retry_exponentially", "reject", "by_exception", "Retry", "DeadLetter",
     ),
     "Transactions": ("Tx", "SyncTx"),
-    "Typed queues, questions and answers": ("TypedQueue", "Requester", "requester"),
+    "Typed queues, questions and answers": (
+        "TypedQueue", "Requester", "requester", "SyncRequester", "requester_sync",
+    ),
 }  # fmt: skip
 
 TWINS = {"SyncHandle": "Handle", "SyncEmbedded": "Embedded", "SyncTx": "Tx", "SyncReader": "Reader"}

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mqlite_actor.sdk.blocking import SyncHandle, SyncReceivedMessage
     from mqlite_actor.sdk.blocking_embedded import SyncEmbedded, open_embedded_sync
     from mqlite_actor.sdk.blocking_receiver import SyncReceiver
+    from mqlite_actor.sdk.blocking_requesting import SyncRequester, requester_sync
     from mqlite_actor.sdk.blocking_typed import SyncTypedQueue
     from mqlite_actor.sdk.connect import connect, connect_sync
     from mqlite_actor.sdk.embedded import Embedded, open_embedded, run_embedded
@@ -86,6 +87,7 @@ _HOMES = {
     "mqlite_actor.sdk.message": ("Received", "ReceivedMessage"),
     "mqlite_actor.sdk.typed": ("TypedQueue",),
     "mqlite_actor.sdk.requesting": ("Requester", "requester"),
+    "mqlite_actor.sdk.blocking_requesting": ("SyncRequester", "requester_sync"),
     "mqlite_actor.sdk.blocking_typed": ("SyncTypedQueue",),
     "mqlite_actor.sdk.tokens": ("generate_token",),
 }  # fmt: skip
@@ -133,6 +135,7 @@ __all__ = [
     "SyncReader",
     "SyncReceivedMessage",
     "SyncReceiver",
+    "SyncRequester",
     "SyncTx",
     "SyncTypedQueue",
     "Tx",
@@ -153,6 +156,7 @@ __all__ = [
     "open_reader_sync",
     "reject",
     "requester",
+    "requester_sync",
     "retry",
     "retry_exponentially",
     "run_embedded",

@@ -8,6 +8,7 @@ that moves time is marked `needs_clock`, and runs only where the clock is ours. 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -22,6 +23,7 @@ from mqlite_actor.sdk.embedded import Embedded
 from mqlite_actor.sdk.handle import Handle
 from tests.conformance.broker import Broker, running_broker
 from tests.conformance.handles import KINDS, HandleKind, OverLink, Surroundings, Sweep, opened
+from tests.hrana.tursodb import Tursodb, running_tursodb
 
 NEEDS_CLOCK: Final = "needs_clock: the test moves time or runs passes, so its clock must be ours"
 
@@ -30,6 +32,8 @@ _numbers = itertools.count(1)
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", NEEDS_CLOCK)
+    # Hundreds of tests start programs of ours; each would compile every module of its own.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # Programs of the tests get signals as a terminal's shell leaves them: whoever starts this in
     # the background, or under nohup, hands down that they are ignored.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -95,6 +99,13 @@ def broker_without_lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Br
     store = tmp_path_factory.mktemp("broker") / "mq.db"
     with running_broker(f"file:{store}", MQLITE_WORKERS="0", MQLITE_LANE="off") as broker:
         yield broker
+
+
+@pytest.fixture
+def tursodb(tmp_path: Path) -> Iterator[Tursodb]:
+    """The real server of a remote store, on a database of this test's own."""
+    with running_tursodb(tmp_path) as server:
+        yield server
 
 
 @pytest.fixture

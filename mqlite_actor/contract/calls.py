@@ -9,8 +9,6 @@ prefix.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -22,30 +20,50 @@ PREFIX = "/mqlite.v1."
 EXT_PREFIX = "/mqlite.ext.v1."
 
 
-@dataclass(frozen=True)
 class Call:
-    """One route. `reads_body` False: the body is never looked at. `no_store`: replies must not be
-    cached. `needs_auth`: refused while authentication is off."""
+    """One route, never changed. `reads_body` False: the body is never looked at. `no_store`:
+    replies must not be cached. `needs_auth`: refused while authentication is off. `decoder`: the
+    strict decoder of its requests."""
 
-    name: str
-    request: type[wire.Request[Any]]
-    response: type[wire.Response]
-    right: Right
-    doc: str
-    reads_body: bool = True
-    no_store: bool = False
-    needs_auth: bool = False
-    prefix: str = PREFIX
+    __slots__ = (
+        "decoder", "doc", "name", "needs_auth", "no_store", "path", "prefix", "reads_body",
+        "request", "response", "right",
+    )  # fmt: skip
+    decoder: msgspec.json.Decoder[Any]
 
-    @property
-    def path(self) -> str:
-        """The full HTTP path."""
-        return self.prefix + self.name
+    def __init__(
+        self,
+        name: str,
+        request: type[wire.Request[Any]],
+        response: type[wire.Response],
+        right: Right,
+        doc: str,
+        *,
+        reads_body: bool = True,
+        no_store: bool = False,
+        needs_auth: bool = False,
+        prefix: str = PREFIX,
+    ) -> None:
+        self.name = name
+        self.request = request
+        self.response = response
+        self.right = right
+        self.doc = doc
+        self.reads_body = reads_body
+        self.no_store = no_store
+        self.needs_auth = needs_auth
+        self.prefix = prefix
+        self.path = prefix + name
 
-    @cached_property
-    def decoder(self) -> msgspec.json.Decoder[Any]:
-        """The strict decoder of its requests; made at first use, since a client needs none."""
-        return msgspec.json.Decoder(self.request)
+    def __repr__(self) -> str:
+        return f"Call({self.path})"
+
+    def __getattr__(self, name: str) -> msgspec.json.Decoder[Any]:
+        # Asked for what has no value yet: `decoder`, made at first use, since a client needs none.
+        if name != "decoder":
+            raise AttributeError(name)
+        self.decoder = msgspec.json.Decoder(self.request)
+        return self.decoder
 
 
 _SEND, _LISTEN, _MANAGE = Right.SEND, Right.LISTEN, Right.MANAGE

@@ -364,9 +364,16 @@ class BackupResponse(Response, frozen=True):
     path: str
     size_bytes: Int
     duration_ms: Int
+    removed: list[str] = []
+    """Older snapshots of the series that are gone now."""
 
 
 class BackupRequest(Request[BackupResponse], frozen=True):
-    """Write a checked snapshot of the whole store into a new file on the broker's machine."""
+    """Write a checked snapshot of the whole store into a new file on the broker's machine.
+
+    With `keep`, `path` names a series: the time goes into the file's name, and when the snapshot is
+    whole only the `keep` newest of the series stay.
+    """
 
     path: str = ""
+    keep: Int = 0

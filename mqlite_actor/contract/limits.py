@@ -109,6 +109,10 @@ INLINE_PAUSE_SECONDS: Final = 0.1
 """A broker runs groups up to this size in its trio thread, about 5 ms of work (ruling R44). After
 one that took longer they go to the storage thread for the pause."""
 
+INLINE_TURNS: Final = 8
+"""Commands that one caller may have run in its own turn, one after the other, before everybody else
+gets one: some two milliseconds."""
+
 MAILBOX_COMMANDS_MAX: Final = 10_000
 MAILBOX_BYTES_MAX: Final = 128 * MIB
 """What may wait for the writer. A caller beyond it waits for room; at some 10,000 commands a second
@@ -209,9 +213,9 @@ CHORE_ROWS: Final = 256
 BACKUP_PAGES: Final = 256
 """Pages that one step of a backup copies: 1 MiB, after which it looks whether it is to end."""
 
-LOG_PAGES_MAX: Final = 4 * CHECKPOINT_PAGES
-"""Length at which the writer cuts it, because steady writing kept the other from reaching its end.
-"""
+LOG_PAGES_MAX: Final = 8 * CHECKPOINT_PAGES
+"""Length, 32 MiB, at which the writer begins it anew, because steady writing kept the other from
+reaching its end. Twice as long would not be faster (docs/decisions/0005-checkpoints.md)."""
 
 LOG_WAIT_MS: Final = 20
 """How long the writer, about to cut a log that is too long, waits for looks that began before: they

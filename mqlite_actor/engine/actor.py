@@ -38,8 +38,10 @@ class Actor:
     """Mailbox, waiters and the loop between them and the storage thread."""
 
     __slots__ = (
-        "_is_draining", "_ran", "_run_group", "_thread", "busy_since", "busy_with", "crash",
-        "events", "filter_failures", "groups", "inline", "mailbox", "storage_meter", "waiters",
+        "_is_draining", "_lone", "_ran", "_run_group", "_thread", "_turns", "busy_since",
+        "busy_with",
+        "crash", "events", "filter_failures", "groups", "inline", "mailbox", "storage_meter",
+        "waiters",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +52,8 @@ class Actor:
         self._ran = ran  # told after each group, in the trio thread
         self._thread = trio.CapacityLimiter(1)
         self._is_draining = False
+        self._lone: trio.lowlevel.Task | None = None  # whoever was a group by itself, last
+        self._turns = 0  # that it took since then without the loop
         self.busy_since = 0.0  # trio time at which `busy_with` was taken
         self.busy_with: list[Job] = []  # the group that runs now
         self.crash: BaseException | None = None
@@ -72,6 +76,11 @@ class Actor:
         if mailbox.closed_with is not None:
             raise _again(mailbox.closed_with)
         job.task = trio.lowlevel.current_task()
+        if job.task is self._lone and mailbox.is_asleep and self._may_run_at_once(job):
+            await trio.lowlevel.checkpoint_if_cancelled()
+            if self._ran_at_once(job):
+                assert job.answer is not None
+                return job.answer.unwrap()
         # Trio asks `withdraw` at once if the caller is cancelled already: then it did not run.
         withdraw = partial(self._withdraw, job)
         if mailbox.has_room(job.weight):
@@ -84,6 +93,27 @@ class Actor:
         if job.answer is None:
             raise Unavailable(f"{len(mailbox)} commands wait for the writer; repeat after a pause")
         return job.answer.unwrap()
+
+    def _may_run_at_once(self, job: Job) -> bool:
+        self._turns += 1
+        return self._turns <= limits.INLINE_TURNS and not (job.until or job.is_alone)
+
+    def _ran_at_once(self, job: Job) -> bool:
+        """Whether the command of a caller who was alone lately could run in its own turn.
+
+        The actor sleeps, so nothing else touches the store; its turn and the one back are spared.
+        """
+        try:
+            result = self.inline.attempt([job.request], job.weight)
+            if result is None:
+                return False
+            job.where, (job.answer,) = Where.TAKEN, result.outcomes
+            self._publish(result)
+            self._ran(result)
+        except BaseException as error:
+            reason = self._fail_all([], error)  # and the loop, woken by that, raises its cause
+            raise reason from error
+        return True
 
     def _withdraw(self, job: Job, _: object) -> trio.lowlevel.Abort:
         """The caller was cancelled."""
@@ -109,6 +139,8 @@ class Actor:
                         result = await group[0].request.lend(partial(_answer, group[0]))
                         self._publish(result)
                     else:
+                        self._lone = group[0].task if len(group) == 1 else None
+                        self._turns = 0
                         result = await self._served(group)
                         self._deliver(group, result)
                     group = []
@@ -116,6 +148,8 @@ class Actor:
                     self.busy_with = group
                     if len(self.mailbox):  # `take` will not wait, and others want their turn
                         await trio.lowlevel.cancel_shielded_checkpoint()
+                if self.crash is not None:
+                    raise self.crash
             except BaseException as error:
                 self._fail_all(group, error)
                 raise
@@ -182,14 +216,15 @@ class Actor:
     def _wake(self, queue: str, claimable: int) -> None:
         self.mailbox.put_first(self.waiters.wake(queue, claimable))
 
-    def _fail_all(self, group: list[Job], error: BaseException) -> None:
-        """The loop is broken: nobody may be left waiting for it."""
+    def _fail_all(self, group: list[Job], error: BaseException) -> MqliteError:
+        """The loop is broken: nobody may be left waiting for it. What its callers are told."""
         self.crash = error
         reason = Internal(f"the engine stopped: {type(error).__name__}")
         self.close(reason)
         for job in group + self.mailbox.drain():
             if job.task is not None:
                 _answer(job, Error(_again(reason)))
+        return reason
 
 
 def _answer(job: Job, done: Answer) -> None:

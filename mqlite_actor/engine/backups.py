@@ -9,13 +9,14 @@ check of the copy is broken off too (ruling R25). Whatever stops it, no unfinish
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
 
 from mqlite_actor.clock import Clock
-from mqlite_actor.contract.errors import Closed, StorageFailed, Unavailable
+from mqlite_actor.contract.errors import Closed, InvalidArgument, StorageFailed, Unavailable
 from mqlite_actor.contract.ext import BackupRequest, BackupResponse
 from mqlite_actor.engine import commands
 from mqlite_actor.storage import snapshot
@@ -54,8 +55,13 @@ class Backups:
             await self._ended.wait()
 
     async def backup(self, request: BackupRequest) -> BackupResponse:
-        """Copy, sync, check, name. `done` False if the engine ended first."""
-        path = snapshot.destination(request.path, self._folder)
+        """Copy, sync, check, name; of a series, remove the old ones then. `done` False if the
+        engine ended first."""
+        if request.keep < 0:
+            raise InvalidArgument("keep: a number of snapshots, or 0 for a single file")
+        series = path = snapshot.destination(request.path, self._folder)
+        if request.keep:
+            path = snapshot.in_series(path, self._clock.now_ms())
         if self._is_running:
             raise Unavailable("another backup is being made; wait for its end")
         self._is_running, self._ended = True, trio.Event()
@@ -73,8 +79,17 @@ class Backups:
                 await self._end(copy)
             self._is_running = False
             self._ended.set()
-        duration_ms = int((self._clock.monotonic() - started) * 1000)
-        return BackupResponse(done=size > 0, path=path, size_bytes=size, duration_ms=duration_ms)
+        removed: list[str] = []
+        if size and request.keep:
+            prune = partial(snapshot.prune_series, series, request.keep)
+            removed = await trio.to_thread.run_sync(prune)
+        return BackupResponse(
+            done=size > 0,
+            path=path,
+            size_bytes=size,
+            duration_ms=int((self._clock.monotonic() - started) * 1000),
+            removed=removed,
+        )
 
     async def _made(self, copy: Snapshot) -> int:
         """The finished file's size; 0 if the engine ends before."""

@@ -167,7 +167,11 @@ class DiscardChunk(msgspec.Struct, frozen=True):
 
 
 class TruncateLog(msgspec.Struct, frozen=True):
-    """Move the whole log into the file and cut it; the reply says whether it could be done."""
+    """Move the whole log into the file and begin it anew; the reply says whether it could be done.
+
+    `keeps_room`: its file stays as long as it is, to be written over."""
+
+    keeps_room: bool = False
 
 
 class Reclaim(msgspec.Struct, frozen=True):
@@ -282,7 +286,7 @@ INTERNAL: dict[type[Any], Operation] = {
 }
 
 ALONE: dict[type[Any], Callable[[SqliteStore, Any], Any]] = {
-    TruncateLog: lambda store, command: store.truncate_log(),
+    TruncateLog: lambda store, command: store.truncate_log(keeps_room=command.keeps_room),
     CountFreePages: lambda store, command: store.free_pages(),
     Reclaim: lambda store, command: store.reclaim(command.limit),
     Vacuum: lambda store, command: store.vacuum(),

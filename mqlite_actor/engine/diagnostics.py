@@ -170,6 +170,19 @@ def open_log(folder: str) -> DiagnosticsLog:
     return DiagnosticsLog(path, _summary(_lines(path)))
 
 
+def earlier_boots(folder: str) -> list[EarlierBoot]:
+    """What a log says of every start, the last of which may still run. Reads only; empty if there
+    is none."""
+    return _summary(_lines(Path(folder)))
+
+
+def log_files(folder: str) -> list[Path]:
+    """The files of a log that exist, oldest first."""
+    path = Path(folder) / NAME
+    numbered = [_numbered(path, number) for number in range(FILES - 1, -1, -1)]
+    return [each for each in numbered if each.is_file()]
+
+
 def _summary(lines: Iterator[bytes]) -> list[EarlierBoot]:
     """What the log says of each earlier start, oldest first; lines that are none are passed by."""
     boots: dict[str, EarlierBoot] = {}

@@ -13,7 +13,6 @@ import math
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 import trio
@@ -69,8 +68,8 @@ class EngineOptions:
     """Where Backup may write: in this folder and below; "": that of the store; None: anywhere."""
     create: bool = True
     retention: Retention = field(default_factory=Retention)
-    room_seconds: float = math.inf
-    """How long a call waits for room in the mailbox; a broker bounds it."""
+    room_seconds: float = math.inf  # how long a call waits for room in the mailbox
+    leaves_log: bool = False  # to a program that replicates the file and alone makes checkpoints
     inline: bool = False
     """Run small groups in the trio thread: for a process that does nothing else (ruling R44)."""
     diagnostics: DiagnosticsLog | None = None
@@ -99,8 +98,7 @@ class Engine:
         self._chores = Chores(submit, clock)
         self._filtering = Filtering(submit, clock)
         self.backups = Backups(store, submit, clock, self._chores.ending, options.backup_folder)
-        truncate = partial(submit, commands.TruncateLog())
-        self._keeper = Keeper(store, truncate, self._chores.reclaim, clock, report)
+        self._keeper = Keeper(store, submit, self._chores.reclaim, clock, report)
         self._look_out = LookOut(
             store,
             self._table,
@@ -181,7 +179,7 @@ class Engine:
         if type(request) not in self._table:
             raise Unsupported(f"this engine has no operation for {type(request).__name__}")
         reply = await self._submit(request)
-        if isinstance(reply, Undecided):
+        if type(reply) is Undecided:
             reply = await self._filtering.send(cast("Sending", request), reply)
         return cast("R", reply)
 

@@ -5,9 +5,11 @@ Started by the engine beside the passes, for stores on disk. Automatic checkpoin
 a COMMIT and stall it; so a second connection moves the log into the file from CHECKPOINT_PAGES on,
 in a thread of its own, while the writer goes on. Under steady writing such a checkpoint never
 catches up to the end, and the log would grow without bound: past LOG_PAGES_MAX the writer itself,
-between two groups, moves the little that is left and cuts the log (ruling R44, faults B2). So it
-does with any log while the disk is nearly full, for the log's room is room to settle in. A failure
-is reported once and tried again after a pause; it never ends the engine.
+between two groups, moves the little that is left and begins the log anew (ruling R44, faults B2).
+Its file keeps its length then, since writing over is cheaper than growing; the reclaim pass cuts
+it. While the disk is nearly full any log is cut at once, for its room is room to settle in. A
+failure is reported once and tried again after a pause; it never ends the engine. A store that
+leaves its log to another program (EngineOptions.leaves_log) is only watched.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import trio
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Closed, Internal, MqliteError
+from mqlite_actor.engine import commands
 from mqlite_actor.engine.diagnostics import Report, unreported
 from mqlite_actor.engine.sweeper import Health
 from mqlite_actor.storage.sqlite import SqliteStore, mapped
@@ -31,21 +34,21 @@ class Keeper:
     """Watches one store. `noticed` after every group; `run` until cancelled."""
 
     __slots__ = (
-        "_clock", "_due", "_due_at", "_reclaim", "_store", "_truncate", "checkpoints", "failures",
+        "_clock", "_due", "_due_at", "_reclaim", "_store", "_submit", "checkpoints", "failures",
         "reclaiming", "truncations",
     )  # fmt: skip
 
     def __init__(
         self,
         store: SqliteStore,
-        truncate: Callable[[], Awaitable[bool]],
+        submit: Callable[[commands.TruncateLog], Awaitable[bool]],
         reclaim: Callable[[], Awaitable[int]],
         clock: Clock,
         report: Report = unreported,
     ) -> None:
         self._clock = clock
         self._store = store
-        self._truncate = truncate
+        self._submit = submit
         self._reclaim = reclaim
         self.reclaiming = Health("reclaim", report)
         self._due = trio.Event()
@@ -56,6 +59,8 @@ class Keeper:
 
     def noticed(self) -> None:
         """A group was committed: is the log long enough to be moved?"""
+        if self._store.leaves_log:
+            return
         pages = self._store.log_pages
         if self._store.is_short and pages:
             self._due.set()
@@ -98,7 +103,7 @@ class Keeper:
         # none: what came in during this checkpoint is moved by the writer itself.
         # On a disk that is nearly full its room is needed at once.
         if self._store.log_pages >= limits.LOG_PAGES_MAX or self._store.is_short:
-            if await self._truncate():
+            if await self._submit(commands.TruncateLog(keeps_room=not self._store.is_short)):
                 self.truncations += 1
             else:  # a reader holds the log; it grows until it lets go
                 await trio.sleep(limits.CHECKPOINT_PAUSE_SECONDS)

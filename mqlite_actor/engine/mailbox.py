@@ -56,13 +56,14 @@ class Job(msgspec.Struct, eq=False):
 class Mailbox:
     """FIFO of jobs; woken receives come in at the front."""
 
-    __slots__ = ("_bytes", "_filled", "_is_asleep", "_jobs", "_line", "closed_with", "waits")
+    __slots__ = ("_bytes", "_filled", "_jobs", "_line", "closed_with", "is_asleep", "waits")
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[int, Job] = OrderedDict()  # by identity: withdrawing is one look-up
         self._bytes = 0
         self._filled = trio.Event()
-        self._is_asleep = False  # nobody needs to be woken while the actor works
+        self.is_asleep = False
+        """Whether the actor waits for work: nothing is in here, and nothing runs."""
         self._line: OrderedDict[int, tuple[Job, trio.CancelScope]] = OrderedDict()
         self.closed_with: MqliteError | None = None
         self.waits = 0
@@ -91,8 +92,8 @@ class Mailbox:
         self._jobs[id(job)] = job
         self._bytes += job.weight
         job.where = Where.QUEUED
-        if self._is_asleep:
-            self._is_asleep = False
+        if self.is_asleep:
+            self.is_asleep = False
             self._filled.set()
 
     def put_first(self, jobs: Iterable[Job]) -> None:
@@ -116,7 +117,7 @@ class Mailbox:
             if self.closed_with is not None:
                 return []
             self._filled = trio.Event()
-            self._is_asleep = True
+            self.is_asleep = True
             await self._filled.wait()
         group: list[Job] = []
         size = 0

@@ -36,6 +36,7 @@ async def run_engine(
     opening = partial(open_store, dsn, synchronous=options.synchronous, create=options.create)
     with trio.CancelScope(shield=True):  # a file half opened would keep its lock
         store = await trio.to_thread.run_sync(opening)
+    store.leaves_log = options.leaves_log
     failure: BaseException | None = None
     try:
         recovered = await _recover(store, options)

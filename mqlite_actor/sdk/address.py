@@ -10,10 +10,11 @@ round (design.md R11, R23); no error text, `repr` or `shown` ever holds a creden
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote_to_bytes, urlencode
+
+import msgspec
 
 from mqlite_actor.contract.errors import InvalidArgument
 
@@ -34,12 +35,11 @@ _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 # -- brokers ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """A broker: where to send requests, and the credential that stood in the string (or "")."""
 
     base_url: str
-    token: str = field(default="", repr=False)
+    token: str = ""
 
     def identity(self) -> str:
         """The exact base URL. A credential for one identity is never sent to another."""
@@ -162,13 +162,12 @@ class StoreKind(StrEnum):
     REMOTE = "remote"
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(msgspec.Struct, frozen=True):
     """A store: a path for FILE, an http(s) URL for REMOTE, "" for MEMORY."""
 
     kind: StoreKind
     location: str = ""
-    token: str = field(default="", repr=False)
+    token: str = ""
 
     def __repr__(self) -> str:
         return f"Store({self.kind}, {masked(self.location)!r})"

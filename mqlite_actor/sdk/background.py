@@ -164,6 +164,17 @@ class Background(Generic[H]):
         result: T = job.unwrap()
         return result
 
+    def start_job(self, function: Callable[[], Awaitable[object]]) -> Callable[[], None]:
+        """Run `function` beside the calls; what is returned cancels it and waits for its end."""
+        done = threading.Event()
+        job = self._submit(function, None, done.set)
+
+        def stop() -> None:
+            self._cancel(job)
+            done.wait()
+
+        return stop
+
     def post(self, function: Callable[[], object]) -> None:
         """Have a plain function called in the trio thread soon; nothing once it is closed."""
         if self._token is not None:

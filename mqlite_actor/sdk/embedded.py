@@ -156,6 +156,8 @@ class EmbeddedOptions(TypedDict, total=False):
     """Whose time decides about leases and schedules; the machine's by default."""
     background: bool
     """False runs no maintenance by itself."""
+    leaves_log: bool
+    """True leaves checkpoints to a program that replicates the file; False by default."""
 
 
 class AsyncioEmbedded(Embedded):
@@ -290,14 +292,15 @@ async def open_embedded(
     message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT,
     clock: Clock | None = None,
     background: bool = True,
+    leaves_log: bool = False,
 ) -> AsyncIterator[Embedded]:
     """An engine for the length of a block; `store` is `file:PATH` or `:memory:`.
 
     `synchronous` FULL survives a power cut with every acknowledged message, NORMAL may lose the
     last ones then (never after a crash of the program). `background` False runs no maintenance by
-    itself. Raises InvalidArgument, DatabaseLocked, SchemaVersionMismatch or OpenError, changing
-    nothing. Leaving the block lets running calls end, then closes the file. Works under trio and
-    under asyncio.
+    itself, `leaves_log` True makes no checkpoints: a program that replicates the file does. Raises
+    InvalidArgument, DatabaseLocked, SchemaVersionMismatch or OpenError, changing nothing. Leaving
+    the block lets running calls end, then closes the file. Works under trio and under asyncio.
     """
     opener = opener_of(
         store,
@@ -305,6 +308,7 @@ async def open_embedded(
         message_bytes_max=message_bytes_max,
         clock=clock,
         background=background,
+        leaves_log=leaves_log,
     )
     if trio.lowlevel.in_trio_run():
         async with opener() as handle:
@@ -340,6 +344,7 @@ async def run_embedded(
     message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT,
     clock: Clock | None = None,
     background: bool = True,
+    leaves_log: bool = False,
     task_status: trio.TaskStatus[Embedded] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """`handle = await nursery.start(run_embedded, "file:./mq.db")`: the engine lives in that
@@ -353,6 +358,7 @@ async def run_embedded(
         message_bytes_max=message_bytes_max,
         clock=clock,
         background=background,
+        leaves_log=leaves_log,
     )
     engine_status = cast("trio.TaskStatus[Engine]", _Embedding(task_status))
     await run_engine(_local(store), options, task_status=engine_status)
@@ -376,12 +382,14 @@ def _options(
     message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT,
     clock: Clock | None = None,
     background: bool = True,
+    leaves_log: bool = False,
 ) -> EngineOptions:
     return EngineOptions(
         synchronous=synchronous,
         message_bytes_max=message_bytes_max,
         clock=clock or SystemClock(),
         background=background,
+        leaves_log=leaves_log,
     )
 
 

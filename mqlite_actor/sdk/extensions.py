@@ -285,15 +285,16 @@ class Extensions(ABC):
 
     # -- the store ---------------------------------------------------------------------------------
 
-    async def backup(self, path: str) -> ext.BackupResponse:
+    async def backup(self, path: str, *, keep: int = 0) -> ext.BackupResponse:
         """Write a checked snapshot of the whole store into a new file where the engine runs.
 
-        Never replaces a file; readable by its owner alone; opens like any store. Others go on
-        meanwhile. `done` is False if the engine ended first; then, and when cancelled, no file
-        stays. Raises InvalidArgument for a path that cannot be, Unavailable while another backup is
-        being made, StorageFull.
+        With `keep`, `path` names a series: the time goes into the file's name, and all but the
+        `keep` newest are removed afterwards. Never replaces a file; readable by its owner alone;
+        opens like any store. Others go on meanwhile. `done` is False if the engine ended first;
+        then, and when cancelled, no file stays. Raises InvalidArgument for a path that cannot be,
+        Unavailable while another backup is being made, StorageFull.
         """
-        return await self.call(ext.BackupRequest(path=path))
+        return await self.call(ext.BackupRequest(path=path, keep=keep))
 
 
 def _or_unset(value: T | None) -> T | UnsetType:

@@ -65,7 +65,8 @@ def message(body: Body = b"", **fields: str | Mapping[str, str]) -> Message:
 
 def batch(messages: Iterable[Message | Body]) -> list[Message]:
     """Messages as they are, payloads as messages."""
-    if isinstance(messages, str | bytes | bytearray | Mapping):
+    # Most give a list, and the question about Mapping costs as much as all the rest.
+    if type(messages) is not list and isinstance(messages, str | bytes | bytearray | Mapping):
         raise InvalidArgument("messages: give a list of messages, or use send_one")
     return [each if isinstance(each, Message) else _plain(each) for each in messages]
 

@@ -41,8 +41,12 @@ class Stored(IntEnum):
     DEAD = 6
 
 
-READ_COUNTER: Final = "SELECT value FROM counters WHERE name = ?"
+READ_COUNTER: Final = """
+SELECT max(value, coalesce((SELECT max(id) FROM messages), 0)) FROM counters WHERE name = ?"""
 WRITE_COUNTER: Final = "UPDATE counters SET value = ? WHERE name = ?"
+
+UNREAD: Final = -1
+"""The last sequence number, before it was read."""
 
 
 class Ledger:
@@ -52,24 +56,32 @@ class Ledger:
     again.
     """
 
-    __slots__ = ("filters", "last_seq", "queues")
+    __slots__ = ("filters", "is_ahead", "last_seq", "queues")
 
     def __init__(self) -> None:
         self.queues: dict[str, Queue] = {}
         self.filters: dict[str, object] = {}  # compiled, by their text; never stale
-        self.last_seq: int | None = None
+        self.last_seq = UNREAD
+        self.is_ahead = True  # of the stored counter, perhaps: rows alone tell of the last numbers
 
     def forget(self) -> None:
         """Drop everything; the next transaction reads it from the file."""
         self.queues.clear()
-        self.last_seq = None
+        self.last_seq = UNREAD
+        self.is_ahead = True
+
+
+def read_last_seq(run: RunStatements, ledger: Ledger) -> None:
+    """For the writer, before it begins: a row that tells of the last number may be removed then."""
+    if ledger.last_seq == UNREAD:
+        ledger.last_seq = run([(READ_COUNTER, ("seq",))])[0][0][0]
 
 
 class Transaction:
     """One open transaction of the writer. Not usable after its commit or rollback."""
 
     __slots__ = (
-        "_deltas", "_first_seq", "deleted", "dues", "events", "filter_failures", "ledger", "run",
+        "_deltas", "_removes", "deleted", "dues", "events", "filter_failures", "ledger", "run",
         "run_many", "wakes",
     )  # fmt: skip
 
@@ -83,18 +95,15 @@ class Transaction:
         self.dues: dict[str, int] = {}
         self.filter_failures: dict[tuple[str, str], int] = {}
         self._deltas: dict[int, list[int]] = {}
-        self._first_seq: int | None = None
+        self._removes = False  # messages: then the last number must not be told by a row alone
 
     def next_seq(self, number: int = 1) -> int:
         """A sequence number never given out before, or the first of `number` in a row."""
         ledger = self.ledger
-        if ledger.last_seq is None:
-            rows = self.run([(READ_COUNTER, ("seq",))])[0]
-            ledger.last_seq = rows[0][0]
-        if self._first_seq is None:
-            self._first_seq = ledger.last_seq
+        first = ledger.last_seq + 1
         ledger.last_seq += number
-        return ledger.last_seq - number + 1
+        ledger.is_ahead = True
+        return first
 
     def moved(
         self,
@@ -113,6 +122,8 @@ class Transaction:
             delta[counts.COLUMN[before]] -= number
         if after is not None:
             delta[counts.COLUMN[after]] += number
+        else:
+            self._removes = True
         delta[counts.DEAD_BYTES] += dead_bytes
 
     def wake(self, queue: str, number: int = 1) -> None:
@@ -140,6 +151,7 @@ class Transaction:
         A queue of the same name may follow in this very transaction; its events come after.
         """
         self._deltas.pop(queue.id, None)
+        self._removes = True
         self.deleted.add(queue.name)
         for key in [key for key in self.events if key[0] == queue.name]:
             del self.events[key]
@@ -166,16 +178,17 @@ class Transaction:
 
     def flush(self) -> None:
         """Write what was gathered: counts, one statement per touched queue, and the sequence
-        counter."""
+        counter where rows that tell of it are removed (a page less for each commit of sends)."""
         statements: list[Statement] = [
             counts.add(queue_id, delta) for queue_id, delta in self._deltas.items() if any(delta)
         ]
-        if self._first_seq is not None:
+        if self._removes and self.ledger.is_ahead:
+            self.ledger.is_ahead = False
             statements.append((WRITE_COUNTER, (self.ledger.last_seq, "seq")))
         if statements:
             self.run(statements)
         self._deltas.clear()
-        self._first_seq = None
+        self._removes = False
 
 
 class WriteSet:

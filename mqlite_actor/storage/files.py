@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -173,11 +174,54 @@ class FileLock:
         return descriptor
 
 
+@contextmanager
+def undisturbed(database: str) -> Iterator[bool]:
+    """Whether an engine has the file now. If none has, none can take it inside this block.
+
+    Makes nothing: a file whose sidecar does not exist has no engine, and nothing to hold.
+    """
+    try:
+        descriptor = os.open(database + ".lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield False
+        return
+    try:
+        yield not _share(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def lock_holder(database: str) -> int | None:
+    """The process whose engine has the file, where the system tells (Linux does)."""
+    try:
+        inode = os.stat(database + ".lock").st_ino
+        locks = Path("/proc/locks").read_text(encoding="ascii")
+    except OSError:
+        return None
+    for line in locks.splitlines():
+        # 1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF
+        fields = line.split()
+        if len(fields) > 5 and fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+            return int(fields[4])
+    return None
+
+
 if sys.platform == "win32":  # pragma: no cover - no Windows machine in CI
     import msvcrt
 
+    def _share(descriptor: int) -> bool:
+        try:
+            _lock(descriptor)
+        except OSError:
+            return False
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+        return True
+
     def _lock(descriptor: int) -> None:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+    def file_system(_folder: str) -> str:
+        return ""
 
     def _network_file_system(folder: str) -> str | None:
         return "a network share" if folder.startswith("\\\\") else None
@@ -185,18 +229,26 @@ if sys.platform == "win32":  # pragma: no cover - no Windows machine in CI
 else:
     import fcntl
 
+    def _share(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
     def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def _network_file_system(folder: str) -> str | None:
-        """The network file system that holds `folder`; None when local or not to be told."""
+    def file_system(folder: str) -> str:
+        """The kind of file system that holds `folder`, in the system's words; "" when not to be
+        told."""
         if not sys.platform.startswith("linux"):
-            return None
+            return ""
         best, kind = "", ""
         try:
             mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
         except OSError:
-            return None
+            return ""
         for line in mounts.splitlines():
             fields = line.split(" ")
             if len(fields) < 3:
@@ -204,4 +256,8 @@ else:
             point = fields[1].replace("\\040", " ").rstrip("/") + "/"
             if (folder + "/").startswith(point) and len(point) >= len(best):
                 best, kind = point, fields[2]
-        return NETWORK_FILE_SYSTEMS.get(kind)
+        return kind
+
+    def _network_file_system(folder: str) -> str | None:
+        """The network file system that holds `folder`; None when local or not to be told."""
+        return NETWORK_FILE_SYSTEMS.get(file_system(folder))

@@ -77,11 +77,11 @@ def inspect(path: str, *, may_roll_back: bool = False) -> bool:
             " with that program"
         )
     try:
-        connection = apsw.Connection(path) if may_roll_back else _look(path)
+        connection = apsw.Connection(path) if may_roll_back else look_at(path)
         try:
-            is_ours = _is_ours(connection, path)
+            found = is_ours(connection, path)
             check_foreign_keys(connection)
-            return is_ours
+            return found
         finally:
             connection.close()
     except apsw.NotADBError as error:
@@ -92,7 +92,7 @@ def inspect(path: str, *, may_roll_back: bool = False) -> bool:
         raise OpenError(f"{path} cannot be read: {error}") from error
 
 
-def _look(path: str) -> apsw.Connection:
+def look_at(path: str) -> apsw.Connection:
     """A connection that leaves no trace, whatever state the log is in."""
     if not _size(path + "-wal"):
         uri = f"file:{quote(path)}?immutable=1"
@@ -119,7 +119,7 @@ def establish(connection: apsw.Connection) -> None:
     if not _objects(connection).keys() & layout().keys():
         _in_one_transaction(connection, (_script(),), _START)
         return
-    while (token := _token(connection)) != FORMAT:
+    while (token := read_token(connection)) != FORMAT:
         step = MIGRATIONS.get(token or "")
         if step is None:
             raise SchemaVersionMismatch(f"the file has schema {token!r}, not {FORMAT!r}")
@@ -129,9 +129,9 @@ def establish(connection: apsw.Connection) -> None:
 
 def check_current(connection: apsw.Connection, path: str) -> None:
     """For whoever only looks: SchemaVersionMismatch unless the file holds this very format."""
-    if not _is_ours(connection, path):
+    if not is_ours(connection, path):
         raise SchemaVersionMismatch(f"{path} holds no queue")
-    token = _token(connection)
+    token = read_token(connection)
     if token != FORMAT:
         raise SchemaVersionMismatch(
             f"{path} has schema {token!r}, an older one; the engine that owns it brings it up to"
@@ -175,12 +175,14 @@ def _in_one_transaction(
     connection.execute("COMMIT")
 
 
-def _is_ours(connection: apsw.Connection, path: str) -> bool:
+def is_ours(connection: apsw.Connection, path: str) -> bool:
+    """Whether the file holds our format, or an older one that opening brings up to date; False for
+    a fresh one. SchemaVersionMismatch for anything else."""
     wanted = layout()
     found = {name: sql for name, sql in _objects(connection).items() if name in wanted}
     if not found:
         return False
-    token = _token(connection) if "meta" in found else None
+    token = read_token(connection) if "meta" in found else None
     if token in MIGRATIONS:
         return True  # of an older format of ours: `establish` brings it up to date
     if token != FORMAT:
@@ -209,7 +211,8 @@ def _check_triggers(connection: apsw.Connection, path: str) -> None:
         )
 
 
-def _token(connection: apsw.Connection) -> str | None:
+def read_token(connection: apsw.Connection) -> str | None:
+    """The format that the file says it has; None if it says nothing that we understand."""
     try:
         rows = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchall()
     except apsw.SQLError:

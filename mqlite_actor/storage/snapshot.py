@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -60,6 +62,30 @@ def destination(text: str, folder: str | None) -> str:
             f"path: a name that ends in {', '.join(SIDECARS)} belongs to a database beside it"
         )
     return path
+
+
+def in_series(path: str, now_ms: int) -> str:
+    """The name of the series' snapshot of this moment: `a/nightly.db` is
+    `a/nightly.20270115T080000000Z.db`."""
+    seconds, ms = divmod(now_ms, 1000)
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
+    root, end = os.path.splitext(path)
+    return f"{root}.{stamp}{ms:03}Z{end}"
+
+
+def prune_series(path: str, keep: int) -> list[str]:
+    """Remove all but the `keep` newest snapshots of the series; those that are gone, oldest first.
+
+    Newest by the time in their names. What has another name is nobody's business here.
+    """
+    folder, name = os.path.split(path)
+    root, end = os.path.splitext(name)
+    series = re.compile(rf"{re.escape(root)}\.[0-9]{{8}}T[0-9]{{9}}Z{re.escape(end)}")
+    found = sorted(each for each in os.listdir(folder) if series.fullmatch(each))
+    gone = [os.path.join(folder, each) for each in found[:-keep]]
+    for each in gone:
+        Path(each).unlink(missing_ok=True)
+    return gone
 
 
 class Snapshot:

@@ -25,7 +25,7 @@ from mqlite_actor.contract.errors import (
     StorageFull,
     Unavailable,
 )
-from mqlite_actor.storage import allocator, files, schema
+from mqlite_actor.storage import allocator, database, files, schema
 from mqlite_actor.storage.connection import (
     SYNCHRONOUS,
     check_sqlite,
@@ -41,6 +41,7 @@ from mqlite_actor.storage.user_sql import UserSql
 
 T = TypeVar("T")
 
+_CUTS: Final = (apsw.SQLITE_CHECKPOINT_TRUNCATE, apsw.SQLITE_CHECKPOINT_RESTART)
 # Errors after which nobody knows what the file holds until it was opened again.
 _DOUBTFUL: Final = (
     apsw.IOError, apsw.CorruptError, apsw.NotADBError, apsw.CantOpenError, apsw.ReadOnlyError,
@@ -91,14 +92,15 @@ class SqliteStore:
 
     __slots__ = (
         "_beside", "_checkpointer", "_guard", "_is_near", "_lock", "_looked_at", "_page_bytes",
-        "_synchronous", "complaint", "connection", "healthy", "is_short", "ledger", "log_pages",
-        "path", "readers", "user_sql",
+        "_synchronous", "complaint", "connection", "healthy", "is_short", "leaves_log", "ledger",
+        "log_pages", "path", "readers", "user_sql",
     )  # fmt: skip
 
     def __init__(self, path: str, synchronous: int, lock: files.FileLock | None) -> None:
         self.path = path
         self.ledger = Ledger()
         self.healthy = True
+        self.leaves_log = False  # to another program, which alone moves the log into the file
         self.complaint = ""  # the failure that was logged last and still lasts
         self.log_pages = 0
         self.is_short = False
@@ -146,6 +148,7 @@ class SqliteStore:
     def begin(self, *, is_patient: bool = True) -> Transaction:
         """Start a write transaction; BusyError when a foreign lock outlasts BUSY_MS, or at once if
         not patient."""
+        database.read_last_seq(self.run, self.ledger)
         if is_patient:
             self.connection.execute("BEGIN IMMEDIATE")
         else:
@@ -265,19 +268,21 @@ class SqliteStore:
             except apsw.BusyError:
                 return  # the writer is cutting the log at this very moment
 
-    def truncate_log(self) -> bool:
-        """Move all of the log into the file and cut it to nothing; False if a reader is in the way.
+    def truncate_log(self, *, keeps_room: bool = False) -> bool:
+        """Move all of the log into the file and begin it anew; False if a reader is in the way.
+
+        Cut to nothing, unless `keeps_room`: then what comes is written over what was.
 
         For the storage thread, between groups. Waits for nobody unless the log is too long, and
         then for LOG_WAIT_MS: looks that began before end meanwhile, and those that begin now see
         that all is moved and need no log.
         """
-        if self.is_memory:
+        if self.is_memory or self.leaves_log:
             return True
         is_long = self.log_pages >= limits.LOG_PAGES_MAX
         self.connection.set_busy_timeout(limits.LOG_WAIT_MS if is_long else 0)
         try:
-            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self.connection.wal_checkpoint(mode=_CUTS[keeps_room])
         except apsw.BusyError:
             return False
         finally:
@@ -324,6 +329,8 @@ class SqliteStore:
             try:
                 self.check_files()
             except FileReplaced:
+                self._leave_log_alone()
+            if self.leaves_log:
                 self._leave_log_alone()
             self.connection.close()
         finally:

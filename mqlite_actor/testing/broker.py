@@ -1,4 +1,4 @@
-"""A real broker on a free loopback port, in a thread of the test's process.
+"""A real broker on a free loopback port, in a process of its own.
 
 One of the files that reach a front end, resolved when it is called: without the extra it says what
 to install. Rule: it listens on 127.0.0.1 alone, on a port that the system chose, with a token of

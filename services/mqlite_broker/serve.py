@@ -206,6 +206,7 @@ def _options(settings: Settings, diagnostics: DiagnosticsLog | None) -> EngineOp
         diagnostics=diagnostics,
         # Whoever may manage queues must not write wherever this process may.
         backup_folder=settings.backup_dir,
+        leaves_log=settings.leaves_log,
     )
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.sdk.address import StoreKind, parse_store
 from mqlite_actor.sdk.notation import parse_duration, parse_size
 from mqlite_actor.version import __version__
 from mqlite_broker import cores, ui
@@ -32,12 +33,17 @@ VARIABLES: Final = (
     "MQLITE_TLS_CERT", "MQLITE_TLS_KEY", "MQLITE_MAX_CONNECTIONS", "MQLITE_DIAGNOSTICS_DIR",
     "MQLITE_DLQ_RETENTION", "MQLITE_DLQ_MAX_AGE", "MQLITE_DLQ_MAX_COUNT", "MQLITE_DLQ_MAX_BYTES",
     "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL", "MQLITE_LANE",
+<<<<<<< HEAD
     "MQLITE_WORKERS", "MQLITE_LINK_SOCKET", "MQLITE_BACKUP_DIR", "MQLITE_UI",
+=======
+    "MQLITE_WORKERS", "MQLITE_LINK_SOCKET", "MQLITE_BACKUP_DIR",
+    "MQLITE_CHECKPOINTS",
+>>>>>>> main
 )  # fmt: skip
 """What `serve` reads."""
 
 OTHERS: Final = (
-    "MQLITE_ENDPOINT", "MQLITE_TOKEN", "MQLITE_TOKEN_FILE", "MQLITE_TEST_DB",
+    "MQLITE_ENDPOINT", "MQLITE_CONTEXT", "MQLITE_TOKEN", "MQLITE_TOKEN_FILE", "MQLITE_TEST_DB",
     "MQLITE_TEST_DB_AUTH_TOKEN", "MQLITE_TEST_PORT", "MQLITE_RUNID", "MQLITE_INTEGRITY_N",
     "MQLITE_MODEL_SEED", "MQLITE_MODEL_EXAMPLES",
 )  # fmt: skip
@@ -45,14 +51,16 @@ OTHERS: Final = (
 
 FLAGS: Final = (
     "addr", "token-file", "tls-cert", "tls-key", "max-connections", "docs-url", "diagnostics-dir",
-    "backup-dir",
-    "workers", "link-socket",
+    "backup-dir", "checkpoints", "workers", "link-socket",
 )  # fmt: skip
 SWITCHES: Final = ("insecure-allow-remote", "metrics", "no-lane")
 """What `serve` takes on its command line, with and without a value."""
 
 LEVELS: Final = ("debug", "info", "warn", "error")
 FORMATS: Final = ("text", "json")
+OWN: Final = "own"
+EXTERNAL: Final = "external"
+"""Who moves the log into the file: the broker, or a program that replicates it."""
 
 SWITCH_WORDS: Final = {
     "": False, "off": False, "false": False, "0": False, "on": True, "true": True, "1": True,
@@ -98,6 +106,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: str = ""
     diagnostics_dir: str = ""  # "": no diagnostic log
     backup_dir: str = ""  # "": the folder of the database
+    leaves_log: bool = False  # to a program that replicates the file
     log_level: str = "info"
     log_format: str = "text"
     dlq_max_age_ms: int = DLQ_MAX_AGE_MS  # 0: unbounded, as for the two below
@@ -160,6 +169,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         log_format=_word(environ, "MQLITE_LOG_FORMAT", FORMATS, "text"),
         **_retention(environ, warnings),
         backup_dir=_either(flags, environ, "backup-dir")[1],
+        leaves_log=_leaves_log(flags, environ, db),
         docs_url=_either(flags, environ, "docs-url")[1] or DOCS_URL,
         insecure_allow_remote=insecure,
         warnings=tuple(warnings),
@@ -299,12 +309,24 @@ def _lane(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -> bool:
     return not flags["no-lane"] if "no-lane" in flags else SWITCH_WORDS[word]
 
 
+<<<<<<< HEAD
 def _console(environ: Mapping[str, str]) -> str:
     """The contract has it that whatever does not switch it off leaves it on."""
     word = _get(environ, "MQLITE_UI").lower()
     if word in UI_OFF:
         return ui.OFF
     return ui.SELF if word == ui.SELF else ui.ANY
+=======
+def _leaves_log(flags: Mapping[str, str | bool], environ: Mapping[str, str], db: str) -> bool:
+    source, text = _either(flags, environ, "checkpoints")
+    if (text.lower() or OWN) == OWN:
+        return False
+    if text.lower() != EXTERNAL:
+        raise InvalidArgument(f"{source} {text!r} is unknown; use {OWN} or {EXTERNAL}")
+    if parse_store(db, bare_paths=True).kind is not StoreKind.FILE:
+        raise InvalidArgument(f"{source} {EXTERNAL} is for a store in a file; {db!r} is none")
+    return True
+>>>>>>> main
 
 
 def _size(environ: Mapping[str, str], name: str, warnings: list[str]) -> int:

@@ -12,8 +12,10 @@ from mqlite_cli import flags
 from mqlite_cli.flags import GLOBAL
 from mqlite_cli.grammar import Command
 from mqlite_cli.table_admin import KEYS, QUEUES, STORE
+from mqlite_cli.table_care import CARE
 from mqlite_cli.table_messages import MESSAGES, TRIAL
 from mqlite_cli.table_more import MORE
+from mqlite_cli.table_topology import TOPOLOGY
 from mqlite_cli.table_work import WORK
 
 SERVE = Command(
@@ -29,6 +31,7 @@ SERVE = Command(
         flags.text("docs-url", "URL", "what the discovery card names as documentation"),
         flags.file("diagnostics-dir", "keep a private log of failures in this folder"),
         flags.file("backup-dir", "where backups may be written (default: beside the database)"),
+        flags.text("checkpoints", "WORD", "own, or external: left to a program that replicates"),
         flags.text("workers", "N", "front-end processes (0: all in one; default: by the cores)"),
         flags.text("link-socket", "PATH", "Unix socket for programs of this machine"),
         flags.switch("no-lane", "serve calls through hypercorn too, slowly"),
@@ -72,7 +75,8 @@ COMPLETION = Command(
 )
 
 COMMANDS: tuple[Command, ...] = (
-    SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, TOP, *KEYS, *MORE, *WORK, OPENAPI, COMPLETION,
+    SERVE, *QUEUES, *MESSAGES, TRIAL, *STORE, TOP, *KEYS, *MORE, *WORK, *TOPOLOGY, *CARE,
+    OPENAPI, COMPLETION,
 )  # fmt: skip
 """All commands, in the order of the help page."""
 

@@ -41,23 +41,27 @@ def switch(name: str, meaning: str) -> Flag:
     return Flag(name, "", meaning, read=grammar.read_switch)
 
 
-TARGET: tuple[Flag, ...] = (
-    text(
-        "endpoint", "URL", "broker to call; empty: the local store, whatever MQLITE_ENDPOINT says"
-    ),
-    text("token", "TOKEN", "credential to send; empty: none"),
-    file("token-file", "read the credential from this file"),
-    duration("timeout", "give up a call after this long, beyond its own --wait (default 30s)"),
+TLS_FILES: tuple[Flag, ...] = (
     file("ca-file", "trust the certificates of this file (PEM), and no others"),
     file("client-cert", "show the broker this certificate (PEM)"),
     file("client-key", "and its key, if it is not in the same file"),
 )
+
+TARGET: tuple[Flag, ...] = (
+    text(
+        "endpoint", "URL", "broker to call; empty: the local store, whatever MQLITE_ENDPOINT says"
+    ),
+    text("context", "NAME", "the broker that `mqlite context add` gave this name"),
+    text("token", "TOKEN", "credential to send; empty: none"),
+    file("token-file", "read the credential from this file"),
+    duration("timeout", "give up a call after this long, beyond its own --wait (default 30s)"),
+    *TLS_FILES,
+)
 """Where a command goes, and with which credential."""
 
-GLOBAL: tuple[Flag, ...] = (
-    *TARGET,
-    text("output", "text|json|ndjson", "how results are printed (default text)"),
-)
+OUTPUT = text("output", "text|json|ndjson", "how results are printed (default text)")
+
+GLOBAL: tuple[Flag, ...] = (*TARGET, OUTPUT)
 """Flags of every command that talks to a queue."""
 
 PROPERTIES = Flag(

@@ -137,5 +137,5 @@ def _client(target: BrokerTarget, arguments: Arguments) -> AbstractContextManage
         token=target.token,
         connect_seconds=min(seconds or usual, usual),
         patience_seconds=seconds,
-        tls=tls_context(arguments, is_tls=dial(target.endpoint).is_tls),
+        tls=tls_context(arguments, target.files, is_tls=dial(target.endpoint).is_tls),
     )

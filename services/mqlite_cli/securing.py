@@ -7,6 +7,7 @@ store has no use for any of them, so there they are refused instead of ignored.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mqlite_actor.sdk.durations import nanoseconds_to_ms
@@ -26,20 +27,23 @@ def patience_seconds(arguments: Arguments) -> float | None:
     return nanoseconds_to_ms(arguments.number("timeout"), field="--timeout") / 1000
 
 
-def tls_context(arguments: Arguments, *, is_tls: bool) -> ssl.SSLContext | None:
-    """What the flags make of TLS; None is the usual."""
-    given = [name for name in _TLS if arguments.has(name)]
+def tls_context(
+    arguments: Arguments, files: Mapping[str, str], *, is_tls: bool
+) -> ssl.SSLContext | None:
+    """What the flags, and the files of a context, make of TLS; None is the usual."""
+    said = {name: arguments.text(name, files.get(name, "")) for name in _TLS}
+    given = [name for name in _TLS if arguments.has(name) or said[name]]
     if not given:
         return None
     if not is_tls:
         raise Refusal(f"--{given[0]} needs an https:// or mqlites:// endpoint")
-    cert, key = arguments.text("client-cert"), arguments.text("client-key")
+    cert, key = said["client-cert"], said["client-key"]
     if key and not cert:
         raise Refusal("--client-key needs --client-cert")
     import ssl  # noqa: PLC0415 - a fifth of the start-up, for few
 
     try:
-        context = ssl.create_default_context(cafile=arguments.text("ca-file") or None)
+        context = ssl.create_default_context(cafile=said["ca-file"] or None)
         if cert:
             # Without this the library would ask a terminal, or hang without one.
             context.load_cert_chain(cert, key or None, password=_no_password)

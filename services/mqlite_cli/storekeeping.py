@@ -94,13 +94,23 @@ def vacuum(run: Invocation) -> int:
 
 
 def backup(run: Invocation) -> int:
-    """`backup PATH`: a new file; one that is there is never overwritten."""
+    """`backup PATH`: a new file; one that is there is never overwritten. With --keep, one of a
+    series, whose old ones go."""
     (path,) = run.arguments.words
+    keep = run.arguments.number("keep")
+    if run.arguments.has("keep") and keep < 1:
+        raise Refusal("--keep: 1 or more; it counts the new snapshot, too")
     # A relative path is ours here, and the broker's business there.
-    made = run.ask(BackupRequest(path=str(Path.cwd() / path) if run.is_local and path else path))
+    where = str(Path.cwd() / path) if run.is_local and path else path
+    made = run.ask(BackupRequest(path=where, keep=keep))
     if not made.done:
         raise Refusal("the broker ended first, and no file was made")
-    run.output.done({"action": "backup", "path": made.path, "size_bytes": made.size_bytes})
+    result: dict[str, str | int] = {
+        "action": "backup", "path": made.path, "size_bytes": made.size_bytes,
+    }  # fmt: skip
+    if keep:
+        result["removed"] = len(made.removed)
+    run.output.done(result)
     return 0
 
 

@@ -110,12 +110,19 @@ MORE: tuple[Command, ...] = (
     Command(
         "backup",
         "PATH",
-        flags=GLOBAL,
+        flags=(
+            *GLOBAL,
+            flags.integer(
+                "keep", "N", "PATH is a series: put the time into the name, keep the N newest"
+            ),
+        ),
         summary="Write a checked snapshot of the store into a new file, while it runs",
         handler="mqlite_cli.storekeeping:backup",
         is_reader=True,
-        details="PATH is on the machine of the broker.",
-        examples=("mqlite backup snapshot.db",),
+        details="PATH is on the machine of the broker. With --keep, nightly.db becomes "
+        "nightly.20270115T080000000Z.db, and the oldest of that series are removed once the new "
+        "one is whole. `restore` puts a snapshot back.",
+        examples=("mqlite backup snapshot.db", "mqlite backup nightly.db --keep 7"),
     ),
 )
 """In the order of the help page."""

@@ -5,8 +5,6 @@ Called by `main`; returns text and prints nothing.
 
 from __future__ import annotations
 
-from textwrap import fill
-
 from mqlite_cli.commands import BY_NAME, COMMANDS, GROUPS
 from mqlite_cli.grammar import Command, Flag
 
@@ -20,8 +18,8 @@ usage: mqlite COMMAND [flags] [arguments]
 
 _NOTES = """\
 Flags follow the command. `mqlite COMMAND -h` lists them.
-Commands call the broker of --endpoint or MQLITE_ENDPOINT (credential: --token, MQLITE_TOKEN);
-without one they open the store of MQLITE_DB (default file:./mq.db) themselves.
+Commands call the broker of --endpoint or MQLITE_ENDPOINT (credential: --token, MQLITE_TOKEN), or
+that of a context; without one they open the store of MQLITE_DB (default file:./mq.db) themselves.
 Durations: 250ms, 30s, 1h30m, 14d. Exit codes: 0 done, 1 refused or failed, 2 not understood.
 """
 
@@ -36,6 +34,8 @@ def of(command: Command) -> str:
     """Usage, summary, details, flags and examples of one command."""
     parts = [f"usage: {command.usage}\n", f"{command.summary}.\n"]
     if command.details:
+        from textwrap import fill  # noqa: PLC0415 - for who reads help alone
+
         parts.append(fill(command.details, 80, break_on_hyphens=False) + "\n")
     parts.append(flags(command))
     if command.examples:

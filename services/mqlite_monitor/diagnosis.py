@@ -16,6 +16,9 @@ from mqlite_actor.contract.observe import QueueDepth
 GROWS_BY = 0.1
 """Messages a second: less than one in ten seconds is noise."""
 
+LARGE_PART = 0.2
+"""Of the deliveries: fewer that come back do not explain why a queue grows."""
+
 OLD_MS = 60_000
 """A message that has waited a minute while nothing is delivered is worth a word."""
 
@@ -36,6 +39,10 @@ class Signs(msgspec.Struct, frozen=True):
     def out_rate(self) -> float:
         """Messages that left because they were handled."""
         return self.rate("completed", "receive_deleted")
+
+    def is_large(self, event: str) -> bool:
+        """Whether a large part of what is delivered comes back in this way."""
+        return self.rate(event) > LARGE_PART * self.rate("delivered")
 
     @property
     def is_growing(self) -> bool:
@@ -59,8 +66,8 @@ CAUSES: tuple[tuple[int, str, Callable[[Signs], bool]], ...] = (
     (SEVERE, "rows of an unknown state", lambda s: s.depth.unexpected > 0),
     (SEVERE, "▲ nobody receives", lambda s: s.is_growing and s.is_idle),
     (BAD, "dead-lettering", lambda s: s.rate("dead_lettered") > 0),
-    (BAD, "▲ leases run out", lambda s: s.is_growing and s.rate("lock_expired") > 0),
-    (BAD, "▲ handlers give back", lambda s: s.is_growing and s.rate("abandoned") > 0),
+    (BAD, "▲ leases run out", lambda s: s.is_growing and s.is_large("lock_expired")),
+    (BAD, "▲ handlers give back", lambda s: s.is_growing and s.is_large("abandoned")),
     (BAD, "▲ nothing is completed",
      lambda s: s.is_growing and s.rates is not None and s.out_rate == 0),
     (POOR, "▲ more in than out", lambda s: s.is_growing),

@@ -104,9 +104,8 @@ class Scene:
 
     @property
     def top(self) -> Locator:
-        """The last dialog, or the page."""
-        dialogs = self.page.locator("dialog")
-        return dialogs.last if dialogs.count() else self.page.locator("#app")
+        """The last dialog if one is open, else the page; found anew whenever it is used."""
+        return self.page.locator("#app:not(:has(~ dialog)), body > dialog:last-of-type")
 
     @property
     def dialog(self) -> Locator:

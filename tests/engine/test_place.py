@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import apsw
@@ -10,7 +11,7 @@ import pytest
 import trio
 
 from mqlite_actor.contract import limits, wire
-from mqlite_actor.contract.errors import LockLost, QueueNotFound
+from mqlite_actor.contract.errors import Internal, LockLost, QueueNotFound
 from mqlite_actor.engine import place
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
@@ -134,6 +135,131 @@ async def test_the_loop_turns_between_two_groups(swift: Engine, nursery: trio.Nu
             senders.start_soon(swift.call, sending("q", b"x"))
     assert turns >= 4  # at least once a group
     nursery.cancel_scope.cancel()
+
+
+# -- a caller who is alone -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group may take as long as it takes, however busy the machine is."""
+    monkeypatch.setattr(limits, "INLINE_SECONDS", math.inf)
+
+
+async def turns_of(call: Callable[[], Awaitable[object]]) -> int:
+    """How often another task ran while the call did."""
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(turn)
+        await settled_turns()
+        before = turns
+        await call()
+        found = turns - before
+        nursery.cancel_scope.cancel()
+    return found
+
+
+async def settled_turns() -> None:
+    """Everybody who can run has run."""
+    for _ in range(4):
+        await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.usefixtures("unhurried")
+async def test_a_lone_caller_is_served_in_its_own_turn_and_the_others_get_theirs(
+    swift: Engine,
+) -> None:
+    async def one() -> None:
+        await swift.call(sending("q", b"x"))
+
+    async def many() -> None:
+        for _ in range(10 * limits.INLINE_TURNS):
+            await one()
+
+    await one()
+    assert await turns_of(one) == 0
+    assert await turns_of(many) >= 9
+    assert inline(swift) == 3 + 10 * limits.INLINE_TURNS - 1
+    numbers = [message.seq_number for message in await take(swift, "q", 256)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.usefixtures("unhurried")
+async def test_callers_who_come_together_share_a_group(swift: Engine) -> None:
+    await swift.call(sending("q", b"x"))
+    groups = swift.statistics()["groups"]
+    async with trio.open_nursery() as senders:
+        for _ in range(64):
+            senders.start_soon(swift.call, sending("q", b"y"))
+    assert swift.statistics()["groups"] == groups + 1
+
+
+@pytest.mark.promise("E142")
+@pytest.mark.usefixtures("unhurried")
+async def test_a_lone_caller_who_is_cancelled_already_does_nothing(swift: Engine) -> None:
+    await swift.call(sending("q", b"x"))
+    groups = swift.statistics()["groups"]
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await swift.call(sending("q", b"y"))
+    assert scope.cancelled_caught
+    assert swift.statistics()["groups"] == groups
+
+
+@pytest.mark.usefixtures("unhurried")
+async def test_what_a_lone_caller_sends_wakes_who_waits(swift: Engine) -> None:
+    received: list[bytes] = []
+
+    async def wait() -> None:
+        waiting = wire.ReceiveRequest(queue="q", wait_time_ms=15_000)
+        received.extend(m.body for m in (await swift.call(waiting)).messages)
+
+    await swift.call(sending("q", b"first"))
+    await take(swift, "q")
+    with bounded():
+        async with trio.open_nursery() as waiting:
+            waiting.start_soon(wait)
+            await settled()
+            await swift.call(sending("q", b"x"))
+    assert received == [b"x"]
+
+
+@pytest.mark.usefixtures("unhurried")
+async def test_a_refusal_in_a_lone_turn_reaches_its_caller_and_nobody_else(swift: Engine) -> None:
+    await swift.call(sending("q", b"x"))
+    with pytest.raises(QueueNotFound):
+        await swift.call(sending("nowhere", b"x"))
+    assert (await swift.call(sending("q", b"y"))).seq_numbers == [2]
+
+
+@pytest.mark.usefixtures("unhurried")
+async def test_a_fault_of_ours_in_a_lone_turn_ends_the_engine_with_its_cause(path: Path) -> None:
+    def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    told: list[Exception] = []
+
+    async def use() -> None:
+        async with open_engine(f"file:{path}", EngineOptions(inline=True)) as engine:
+            await create(engine, "q")
+            await engine.call(sending("q", b"x"))
+            engine._actor._ran = broken
+            try:
+                await engine.call(sending("q", b"y"))
+            except Internal as error:
+                told.append(error)
+            await trio.sleep_forever()
+
+    with pytest.raises(ZeroDivisionError):
+        await use()
+    assert str(told[0]) == "the engine stopped: ZeroDivisionError"
 
 
 def test_what_looks_at_whole_tables_is_not_light() -> None:

@@ -1,4 +1,4 @@
-"""The recipe of the image, read as a text: no container engine is needed, and none is asked for.
+"""The recipe of the image, read as a text; tests/deploy/test_image.py does what it says.
 
 What it promises: two stages, a user without rights, signals that reach the broker, a probe without
 extra programs, and a build context of nothing but the packages.
@@ -12,20 +12,16 @@ import re
 
 import pytest
 
+from tests.deploy import image
+from tests.deploy.image import Step
 from tests.house.tree import ROOT
 
 pytestmark = pytest.mark.promise("T84")
 
-Step = tuple[str, str]
-
 
 def steps() -> list[Step]:
-    """(instruction, argument) of the Dockerfile, comments gone and continued lines joined."""
-    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
-    pairs = [line.partition(" ") for line in joined.splitlines()]
-    return [(instruction, argument.strip()) for instruction, _, argument in pairs]
+    """(instruction, argument) of the Dockerfile."""
+    return image.steps((ROOT / "Dockerfile").read_text(encoding="utf-8"))
 
 
 def runtime() -> list[Step]:
@@ -96,3 +92,24 @@ def test_the_build_context_is_the_packages_and_what_the_build_copies() -> None:
     }
     assert "*" in lines
     assert kept == copied
+
+
+def test_what_checkers_of_recipes_look_for_is_not_there() -> None:
+    names = [instruction for instruction, _ in steps()]
+    assert not {"ADD", "MAINTAINER", "ONBUILD", "SHELL"} & set(names)
+    for name in ("ENTRYPOINT", "CMD", "HEALTHCHECK", "USER", "STOPSIGNAL", "WORKDIR"):
+        assert [instruction for instruction, _ in runtime()].count(name) == 1, name
+    for instruction, argument in steps():
+        if instruction == "RUN":
+            assert not re.search(r"\b(sudo|apt-get|curl|wget|chmod 777)\b", argument)
+            assert "pip" not in argument or "--no-cache-dir" in argument
+        if instruction == "WORKDIR":
+            assert argument.startswith("/")
+        if instruction in ("ARG", "ENV"):
+            assert not re.search(r"(?i)token|secret|password", argument)
+
+
+def test_the_image_says_what_it_is() -> None:
+    labels = dict(re.findall(r'([\w.]+)="([^"]+)"', only("LABEL")))
+    assert labels["org.opencontainers.image.title"] == "mqlite-actor"
+    assert labels["org.opencontainers.image.licenses"] == "MIT"

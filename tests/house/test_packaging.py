@@ -74,7 +74,7 @@ def test_the_wheel_says_name_version_licence_and_script(wheel: zipfile.ZipFile) 
     assert metadata["License-Expression"] == "MIT"
     assert f"{folder}/licenses/LICENSE" in wheel.namelist()
     scripts = wheel.read(f"{folder}/entry_points.txt").decode()
-    assert "mqlite = mqlite_cli.main:run" in scripts
+    assert "mqlite = mqlite_cli.main:main" in scripts
     assert "mqlite-mcp = mqlite_mcp.main:run" in scripts
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.house.tree import ROOT
 
-SCRIPTS = {".ci/run": "bash", ".ci/venv": "sh"}
+SCRIPTS = {".ci/lowest": "bash", ".ci/run": "bash", ".ci/venv": "sh"}
 
 
 def dry_run(target: str) -> str:

@@ -93,6 +93,7 @@ FIELDS = {
     "connections_max": ["MAX_CONNECTIONS"],
     "diagnostics_dir": ["DIAGNOSTICS_DIR"],
     "backup_dir": ["BACKUP_DIR"],
+    "leaves_log": ["CHECKPOINTS"],
     "workers": ["WORKERS"],
     "link_socket": ["LINK_SOCKET"],
     "cors": ["CORS"],

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("mqlite_actor/", "services/")
 """What is shipped. Walls on tests alone name tests/."""
 
-EVERYWHERE = ("mqlite_actor/", "services/", "tests/", "bench/", "docs/")
+EVERYWHERE = ("mqlite_actor/", "services/", "tests/", "bench/", "docs/", "deploy/")
 
 
 @dataclass(frozen=True)

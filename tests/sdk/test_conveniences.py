@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import mqlite_actor as mq
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk import requests
+from mqlite_actor.testing.broker import running_broker
 from tests.sdk.loops import both_loops, run
 
 
@@ -215,6 +218,37 @@ def test_a_requester_without_its_queue_says_so(backend: str) -> None:
                     await sums.ask("a")
 
     run(backend, main)
+
+
+@pytest.mark.parametrize("where", ["embedded", "http"])
+def test_blocking_questions_from_several_threads_get_their_own_answers(where: str) -> None:
+    with ExitStack() as stack:
+        if where == "embedded":
+            q: mq.SyncHandle = stack.enter_context(mq.open_embedded_sync(":memory:"))
+        else:
+            broker = stack.enter_context(running_broker(":memory:"))
+            q = stack.enter_context(mq.connect_sync(broker.url, token=broker.token))
+        for name in ("sums", "answers"):
+            q.create_queue(name)
+        server = q.receiver("sums", concurrency=3)
+
+        def answer(question: mq.SyncHeldMessage) -> None:
+            if question.text != "nobody":
+                q.reply(question, {"sum": sum(question.json())})
+
+        with ThreadPoolExecutor() as pool:
+            serving_them = pool.submit(server.run, answer)
+            with mq.requester_sync(q, "sums", reply_to="answers") as sums:
+
+                def ask(number: int) -> int:
+                    return int(sums.ask([number, 1]).json()["sum"])
+
+                assert list(pool.map(ask, range(5))) == [1, 2, 3, 4, 5]
+                with pytest.raises(mq.Unavailable, match="no answer from sums"):
+                    sums.ask("nobody", seconds=0.05)
+            server.stop()
+            serving_them.result()
+        assert q.stats("answers").total == 0
 
 
 def test_many_messages_go_in_as_many_calls_as_they_need() -> None:

@@ -107,6 +107,7 @@ class Shell:
 def clean_environ(extra: Mapping[str, str]) -> dict[str, str]:
     """The environment of a run: this one without our variables, with our packages and `extra`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MQLITE_")}
+    kept["XDG_CONFIG_HOME"] = os.devnull  # no contexts of whoever runs this
     kept["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "services")])
     return {**kept, **extra}
 

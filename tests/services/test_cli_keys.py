@@ -15,6 +15,7 @@ from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract.calls import BY_PATH
 from mqlite_cli.commands import COMMANDS
 from mqlite_cli.grammar import Command
+from mqlite_cli.table_care import CARE
 from tests.sdk.loopback import BOUND_SECONDS, Recorded, engine_replies, loopback, refusal
 from tests.services.cli_process import Shell, serving
 
@@ -277,9 +278,12 @@ def test_a_monitor_token_may_observe_and_nothing_else(tmp_path: Path) -> None:
             assert done.errors[0].startswith("error: permission_denied: "), command.name
 
 
-LOCAL = ("serve", "observe", "top", "vacuum", "openapi", "completion")
+LOCAL = (
+    "serve", "observe", "top", "vacuum", "openapi", "completion",
+    *(command.name for command in CARE),
+)  # fmt: skip
 WORDS = {
-    "SEQ": "1", "PATH": "/nowhere", "LOCK_TOKEN": ID, "ID": ID, "EXPR": "true",
+    "SEQ": "1", "PATH": "/nowhere", "LOCK_TOKEN": ID, "ID": ID, "EXPR": "true", "FILE": "/dev/null",
 }  # fmt: skip
 EXTRA = {
     "send": ["x"], "schedule": ["x", "--at", "1h"], "receive-deferred": ["--seq", "1"],

@@ -83,10 +83,17 @@ LOADED = depth("q", active=100, age_ms=120_000)
     [
         (LOADED, {"enqueued": 5.0}, 5.0, 0, "▲ nobody receives"),
         (LOADED, {"delivered": 5.0, "dead_lettered": 1.0}, 5.0, 0, "dead-lettering"),
-        (LOADED, {"delivered": 5.0, "lock_expired": 1.0}, 5.0, 0, "▲ leases run out"),
-        (LOADED, {"delivered": 5.0, "abandoned": 1.0}, 5.0, 0, "▲ handlers give back"),
+        (LOADED, {"delivered": 5.0, "lock_expired": 2.0}, 5.0, 0, "▲ leases run out"),
+        (LOADED, {"delivered": 5.0, "abandoned": 2.0}, 5.0, 0, "▲ handlers give back"),
         (LOADED, {"delivered": 5.0}, 5.0, 0, "▲ nothing is completed"),
         (LOADED, {"delivered": 5.0, "completed": 4.0}, 5.0, 0, "▲ more in than out"),
+        (
+            LOADED,
+            {"delivered": 50.0, "completed": 40.0, "abandoned": 5.0, "lock_expired": 1.0},
+            5.0,
+            0,
+            "▲ more in than out",
+        ),  # what comes back is not what makes it grow
         (LOADED, {"delivered": 5.0, "completed": 5.0}, -5.0, 0, "catching up"),
         (LOADED, {}, 0.0, 0, "stuck: nobody receives"),
         (LOADED, {}, 0.0, 2, "stuck: waiters get nothing"),

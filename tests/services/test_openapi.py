@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +87,8 @@ def test_fields_names_fields_that_exist(described: Json) -> None:
 
 
 def test_a_new_call_joins_by_itself_with_every_error_of_a_caller() -> None:
-    new = replace(BY_REQUEST[StatsRequest], name="QueueService/Imagine")
+    stats = BY_REQUEST[StatsRequest]
+    new = Call("QueueService/Imagine", stats.request, stats.response, stats.right, stats.doc)
     described = openapi.describe([*CALLS, new])
     assert described["paths"][new.path]["post"]["x-right"] == "listen"
     wanted = {

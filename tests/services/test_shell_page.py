@@ -1,7 +1,8 @@
-"""The page on the shell does what it prints: its commands run in order against a broker.
+"""The pages on the shell and on backups do what they print: their commands run in order against a
+broker.
 
-`<ms>` stands for an integer, `<id>` and `<token>` for 32 hexadecimal digits; a token of the output
-is the one that later commands name.
+`<ms>` stands for an integer, `<path>` for a path, `<id>` and `<token>` for 32 hexadecimal digits; a
+token of the output is the one that later commands name.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.house.test_readme import steps
 from tests.services.broker_process import START_SECONDS, TOKEN, started
 from tests.services.cli_process import ROOT, clean_environ
 
-PAGE: Final = ROOT / "docs" / "how-to" / "shell.md"
-SIGNS: Final = {"<ms>": r"\d+", "<id>": "[0-9a-f]{32}", "<token>": "(?P<token>[0-9a-f]{32})"}
+PAGES: Final = ROOT / "docs" / "how-to"
+SIGNS: Final = {
+    "<ms>": r"\d+",
+    "<path>": r"/\S+",
+    "<id>": "[0-9a-f]{32}",
+    "<token>": "(?P<token>[0-9a-f]{32})",
+}
 
 
 def pattern(output: str) -> str:
@@ -25,15 +33,20 @@ def pattern(output: str) -> str:
     return "".join(SIGNS.get(part) or re.escape(part) for part in parts)
 
 
-def test_the_page_on_the_shell_can_be_followed(tmp_path: Path) -> None:
-    texts = re.findall(
-        r"^```console\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
+@pytest.mark.parametrize("page", ["shell", "backup"])
+def test_the_page_can_be_followed(tmp_path: Path, page: str) -> None:
+    page_text = (PAGES / f"{page}.md").read_text("utf-8")
+    texts = re.findall(r"^```console\n(.*?)^```$", page_text, re.MULTILINE | re.DOTALL)
     lines = [step for text in texts for step in steps(text)]
-    assert len(lines) >= 12
+    assert len(lines) >= 6
     token = ""
     with started(tmp_path) as broker:
-        environ = {"PY": sys.executable, "MQLITE_ENDPOINT": broker.url, "MQLITE_TOKEN": TOKEN}
+        environ = {
+            "PY": sys.executable,
+            "MQLITE_ENDPOINT": broker.url,
+            "MQLITE_TOKEN": TOKEN,
+            "XDG_CONFIG_HOME": str(tmp_path / "etc"),
+        }
         for step in lines:
             command = step.command.replace("<token>", token)
             done = subprocess.run(

@@ -54,7 +54,10 @@ PLANS: dict[str, tuple[str, ...]] = {
         "SEARCH messages USING INDEX messages_by_state (queue_id=?)",
         *BODY,
     ),
-    "database.READ_COUNTER": ("SEARCH counters USING INDEX sqlite_autoindex_counters_1 (name=?)",),
+    "database.READ_COUNTER": (
+        "SEARCH counters USING INDEX sqlite_autoindex_counters_1 (name=?)",
+        "SEARCH messages",
+    ),
     "database.WRITE_COUNTER": ("SEARCH counters USING INDEX sqlite_autoindex_counters_1 (name=?)",),
     "dead_letters.AGED": (*BY_ID, *BY_STATE_ALONE, *BODY),
     "dead_letters.CHOOSE": (

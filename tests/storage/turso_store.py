@@ -13,7 +13,14 @@ from pathlib import Path
 import turso
 
 from mqlite_actor.storage import schema
-from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
+from mqlite_actor.storage.database import (
+    Ledger,
+    Row,
+    Statement,
+    Transaction,
+    Value,
+    read_last_seq,
+)
 
 
 class TursoStore:
@@ -51,6 +58,7 @@ class TursoStore:
     def begin(self, *, is_patient: bool = True) -> Transaction:
         """Start a write transaction."""
         assert is_patient, "no other connection is here to wait for"
+        read_last_seq(self.run, self.ledger)
         self._connection.execute("BEGIN IMMEDIATE")
         self.in_transaction = True
         return Transaction(self.run, self.run_many, self.ledger)

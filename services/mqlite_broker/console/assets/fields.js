@@ -74,7 +74,7 @@ export function choice(label, options, { value = "", hint } = {}) {
     {},
     Object.entries(options).map(([each, shown]) => h("option", { value: each }, shown)),
   );
-  if (value in options) input.value = value; // else the first
+  if (value !== "") input.value = value;
   return field(label, input, { hint });
 }
 

@@ -110,6 +110,7 @@ function head(column, state, draw) {
         onclick: () => {
           state.isDown = state.column === column.id ? !state.isDown : Boolean(column.isNumber);
           state.column = column.id;
+          state.page = 0;
           draw();
         },
       },

@@ -1,0 +1,147 @@
+"""A snapshot put in the place of a store, so that at every moment either the old or the new one is
+there, and never the one with the other's log (fault B9).
+
+Called by the command line for `restore`. Rules: nobody has the store meanwhile, because its sidecar
+lock is held; the copy is whole, synced and checked under a name of its own before it gets the
+store's; what was there is moved aside, its log first, and never deleted; a snapshot is read only,
+and one that is somebody's live file is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mqlite_actor.contract.errors import InvalidArgument, OpenError, StorageDamaged
+from mqlite_actor.storage import checking, files, schema
+
+_LOG: Final = ("-wal", "-shm", "-journal")
+"""Files that SQLite would take for a part of a database of the same name. The log goes first."""
+
+
+class Restored(NamedTuple):
+    """What stands at `path` now. `kept`: where that which stood there before is, or ""."""
+
+    path: str
+    size_bytes: int
+    kept: str
+
+
+class NotAlone(InvalidArgument):
+    """Something stands where the snapshot is to go; `names` are the files."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(f"{', '.join(names)} would be replaced")
+        self.names = names
+
+
+def restore(
+    snapshot: str,
+    path: str,
+    *,
+    may_replace: bool,
+    is_checked: bool = True,
+    tick: Callable[[], None] | None = None,
+) -> Restored:
+    """Put the snapshot at this canonical path, and what is there aside.
+
+    DatabaseLocked while an engine has the store; NotAlone if something is there and it must not be
+    replaced; StorageDamaged for a snapshot that is not sound, OpenError for one that is no
+    snapshot. Whatever is raised, the store is as it was. `is_checked` False saves reading the whole
+    copy once more.
+    """
+    _check_snapshot(snapshot, path)
+    files.check_place(path)
+    lock = files.FileLock(path)
+    is_done = False
+    try:
+        taken = [each for each in (path, *_beside(path)) if os.path.lexists(each)]
+        if taken and not may_replace:
+            raise NotAlone(taken)
+        partial = f"{path}.{secrets.token_hex(4)}.partial"
+        try:
+            _copy(snapshot, partial)
+            _check_copy(partial, is_checked=is_checked, tick=tick)
+            kept = _move_aside(path) if taken else ""
+            try:
+                os.rename(partial, path)
+            except OSError:
+                _move(kept, path)
+                raise
+            is_done = True
+        finally:
+            Path(partial).unlink(missing_ok=True)
+        _sync_folder(path)
+        return Restored(path, os.path.getsize(path), kept)
+    finally:
+        lock.release(is_untouched=not is_done)
+
+
+def _check_snapshot(snapshot: str, path: str) -> None:
+    if not os.path.isfile(snapshot):
+        raise OpenError(f"{snapshot} does not exist, or is no file")
+    if os.path.exists(path) and os.path.samefile(snapshot, path):
+        raise InvalidArgument("the snapshot and the store are the same file")
+    with files.undisturbed(snapshot) as is_live:
+        if is_live:
+            raise OpenError(f"{snapshot} is in use by an engine; `mqlite backup` copies it")
+    for suffix in _LOG:
+        if os.path.exists(snapshot + suffix) and os.path.getsize(snapshot + suffix):
+            raise OpenError(
+                f"{snapshot} has a log beside it ({suffix}), so it is a store and no snapshot; make"
+                " one with `mqlite backup`"
+            )
+
+
+def _beside(path: str) -> list[str]:
+    return [path + suffix for suffix in _LOG]
+
+
+def _copy(snapshot: str, partial: str) -> None:
+    files.create_private(partial)
+    shutil.copyfile(snapshot, partial)
+    descriptor = os.open(partial, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check_copy(partial: str, *, is_checked: bool, tick: Callable[[], None] | None) -> None:
+    if is_checked:
+        for each in checking.failures(checking.check_file(partial, tick=tick)):
+            raise StorageDamaged(f"the snapshot's {each.name}: {each.detail}; nothing was restored")
+    elif not schema.inspect(partial):
+        raise OpenError("the snapshot holds no queues of mqlite-actor; nothing was restored")
+
+
+def _move_aside(path: str) -> str:
+    """The log first: a store without its log is an older store, but a log without its store would
+    be read into the next one."""
+    number = 1
+    while any(os.path.lexists(f"{path}.before-restore-{number}{end}") for end in ("", *_LOG)):
+        number += 1
+    kept = f"{path}.before-restore-{number}"
+    _move(path, kept)
+    _sync_folder(path)
+    return kept
+
+
+def _move(source: str, target: str) -> None:
+    for suffix in (*_LOG, ""):
+        if source and os.path.lexists(source + suffix):
+            os.rename(source + suffix, target + suffix)
+
+
+def _sync_folder(path: str) -> None:
+    if os.name != "posix":
+        return
+    descriptor = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,169 @@
+"""`apply`, `diff` and `export-topology`: what a broker has, what a file wants, and the way there.
+
+Called by `dispatch` through the command table; `topology` owns the file. Rules: an apply asks first
+and changes only what differs, so that a second one does nothing; what is not in the file stays
+unless somebody says how many things may go; nothing that holds a message is deleted; every change
+is told when it is made, and one that fails ends the run with what was done before it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mqlite_actor.contract.errors import MqliteError
+from mqlite_actor.contract.ext import (
+    DeleteSubscriptionRequest,
+    DescribeQueueRequest,
+    QueuePatch,
+    UpdateQueueRequest,
+)
+from mqlite_actor.contract.limits import MIB
+from mqlite_actor.contract.wire import (
+    CreateQueueRequest,
+    DeleteQueueRequest,
+    Filter,
+    ListQueuesRequest,
+    ListSubscriptionsRequest,
+    QueueConfig,
+    SubscribeRequest,
+)
+from mqlite_cli.bodies import read_file
+from mqlite_cli.escaping import field
+from mqlite_cli.foretelling import tell
+from mqlite_cli.invocation import Caller, Invocation
+from mqlite_cli.output import Form
+from mqlite_cli.refusals import Refusal
+from mqlite_cli.topology import DEFAULTS, Change, Subscription, Topology, compare, read, write
+
+_FILE_BYTES_MAX = 16 * MIB
+"""A hundred thousand queues."""
+
+_SIGNS = {"create": "+", "update": "~", "delete": "-"}
+
+
+def apply(run: Invocation) -> int:
+    """`apply FILE`: 0 when everything in the file is so."""
+    wanted = _wanted(run)
+    expected = run.arguments.number("prune") if run.arguments.has("prune") else None
+
+    def work(caller: Caller) -> list[Change]:
+        there, generations = _there(caller)
+        changes = compare(there, wanted)
+        doomed = [each for each in changes if each.change == "delete"]
+        if expected is None:
+            changes = [each for each in changes if each.change != "delete"]
+        elif expected != len(doomed):
+            names = ", ".join(field(each.name) for each in doomed) or "nothing"
+            raise Refusal(f"not in the file: {names}; --prune {len(doomed)} deletes so many")
+        if not run.arguments.is_on("dry-run"):
+            _make(run, caller, changes, wanted, there, generations)
+        return changes
+
+    changes = run.session(work)
+    counts: dict[str, str | int] = {
+        f"{verb}d": sum(1 for each in changes if each.change == verb) for verb in _SIGNS
+    }
+    if run.arguments.is_on("dry-run"):
+        _show(run, changes)
+        return tell(run, counts) if run.output.form is Form.TEXT else 0
+    run.output.done({"action": "apply", **counts})
+    return 0
+
+
+def diff(run: Invocation) -> int:
+    """`diff FILE`: 0 when there is no difference, else 1 and what `apply --prune` would do."""
+    wanted = _wanted(run)
+    changes = compare(run.session(_there)[0], wanted)
+    if run.arguments.is_on("ignore-extra"):
+        changes = [each for each in changes if each.change != "delete"]
+    _show(run, changes)
+    return 1 if changes else 0
+
+
+def export_topology(run: Invocation) -> int:
+    """`export-topology`: the file that changes nothing when it is applied."""
+    run.streams.write(write(run.session(_there)[0]))
+    return 0
+
+
+def _wanted(run: Invocation) -> Topology:
+    (path,) = run.arguments.words
+    try:
+        text = read_file(path, bytes_max=_FILE_BYTES_MAX).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refusal(f"{path} is not UTF-8") from error
+    return read(text, source=path)
+
+
+def _there(caller: Caller) -> tuple[Topology, dict[str, str]]:
+    """What there is now, and the generation of each queue, which guards every change."""
+    topology, generations = Topology({}, {}), {}
+    for queue in caller.call(ListQueuesRequest()).queues:
+        found = caller.call(DescribeQueueRequest(queue.name))
+        config = msgspec.to_builtins(found.config)
+        topology.queues[queue.name] = {name: config[name] for name in DEFAULTS}
+        for bound in ("dlq_max_age_ms", "dlq_max_count", "dlq_max_bytes"):
+            topology.queues[queue.name][bound] = max(config[bound], -1)
+        generations[queue.name] = found.generation
+    for each in caller.call(ListSubscriptionsRequest()).subscriptions:
+        topology.subscriptions[each.name] = Subscription(each.topic, each.expr)
+    return topology, generations
+
+
+def _show(run: Invocation, changes: list[Change]) -> None:
+    run.output.rows(changes, [_line(each) for each in changes], empty="(no differences)")
+    run.streams.flush()
+
+
+def _line(change: Change) -> str:
+    settings = " ".join(
+        f"{name}={field(after)}" if change.change == "create" else
+        f"{name}={field(before)}->{field(after)}"
+        for name, (before, after) in change.settings.items()
+    )  # fmt: skip
+    return f"{_SIGNS[change.change]} {change.kind} {field(change.name)} {settings}".rstrip()
+
+
+def _make(
+    run: Invocation,
+    caller: Caller,
+    changes: list[Change],
+    wanted: Topology,
+    there: Topology,
+    generations: dict[str, str],
+) -> None:
+    for number, change in enumerate(changes):
+        try:
+            if change.change == "delete":
+                _delete(caller, change.name, there, generations)
+            else:
+                _put(caller, change, wanted, generations)
+        except MqliteError as error:
+            error.add_note(f"at {_line(change)}")
+            error.add_note(
+                f"{number} of {len(changes)} changes were made; apply again for the rest"
+            )
+            raise
+        if run.output.form is Form.TEXT:
+            run.streams.write(f"{_line(change)}\n")
+
+
+def _put(caller: Caller, change: Change, wanted: Topology, generations: dict[str, str]) -> None:
+    name, settings = change.name, wanted.queues[change.name]
+    subscription = wanted.subscriptions.get(name)
+    if subscription and (change.change == "create" or "filter" in change.settings):
+        caller.call(SubscribeRequest(subscription.topic, name, Filter(subscription.expr)))
+    if change.change == "create" and not subscription:
+        caller.call(CreateQueueRequest(name, msgspec.convert(settings, QueueConfig)))
+    elif set(change.settings) - {"topic", "filter"}:
+        patch = msgspec.convert(settings, QueuePatch)
+        caller.call(UpdateQueueRequest(name, patch, generations.get(name, "")))
+
+
+def _delete(caller: Caller, name: str, there: Topology, generations: dict[str, str]) -> None:
+    subscription = there.subscriptions.get(name)
+    if subscription:
+        topic, generation = subscription.topic, generations[name]
+        caller.call(DeleteSubscriptionRequest(topic, name, generation))
+    else:
+        caller.call(DeleteQueueRequest(name=name, generation=generations[name]))

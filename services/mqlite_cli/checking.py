@@ -1,0 +1,84 @@
+"""`check` and `restore`: is a file sound, and put a sound one in its place.
+
+Called by `dispatch` through the command table; calls `engine.upkeep`, whose parts own the rules.
+Both work on files of this machine and dial nobody. What would be replaced has to be named once
+more, since a path is easily mistyped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from mqlite_actor.contract.errors import StorageDamaged
+from mqlite_actor.engine import upkeep
+from mqlite_actor.engine.upkeep import Finding
+from mqlite_cli.escaping import field, visible
+from mqlite_cli.invocation import Invocation
+from mqlite_cli.refusals import Refusal
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What `check` prints as JSON."""
+
+    path: str
+    ok: bool
+    findings: list[Finding]
+
+
+def check(run: Invocation) -> int:
+    """`check FILE`: a line for each thing looked at; 1 if one of them failed."""
+    path = upkeep.path_of(run.arguments.words[0])
+    if run.arguments.is_on("mend-counts"):
+        mended = upkeep.mend_counts(path)
+        run.output.done({"action": "check", "path": path, "mended": mended})
+        return 0
+    found = upkeep.check_file(path)
+    return told(run, Report(path, not upkeep.failures(found), found), found)
+
+
+def told(run: Invocation, report: msgspec.Struct, found: list[Finding]) -> int:
+    """Print a report: of text a line for each finding. 0, or Refusal if one of them failed."""
+    run.output.document(report, line="\n".join(finding_line(each) for each in found))
+    run.streams.flush()
+    failed = upkeep.failures(found)
+    if failed:
+        raise Refusal(f"{len(failed)} of {len(found)} checks failed: "
+                      f"{', '.join(each.name for each in failed)}")  # fmt: skip
+    return 0
+
+
+def restore(run: Invocation) -> int:
+    """`restore SNAPSHOT FILE`: the whole snapshot at FILE, or FILE as it was."""
+    arguments = run.arguments
+    snapshot, path = (upkeep.path_of(word) for word in arguments.words)
+    name = Path(path).name
+    if arguments.has("replace") and arguments.text("replace") != name:
+        raise Refusal(f"--replace says {field(arguments.text('replace'))}, FILE is {field(name)}")
+    try:
+        done = upkeep.restore(
+            snapshot,
+            path,
+            may_replace=arguments.has("replace"),
+            is_checked=arguments.is_on("verify") or not arguments.has("verify"),
+        )
+    except upkeep.NotAlone as error:
+        shown = ", ".join(field(each) for each in error.names)
+        raise Refusal(f"{shown} would be replaced; --replace {field(name)} moves what is there "
+                      "aside, and nothing was done") from error  # fmt: skip
+    except StorageDamaged as error:
+        raise Refusal(error.message) from error
+    except OSError as error:
+        raise Refusal(f"cannot restore to {path}: {error.strerror}; nothing was done") from error
+    run.output.done({
+        "action": "restore", "path": done.path, "size_bytes": done.size_bytes,
+        **({"kept": done.kept} if done.kept else {}),
+    })  # fmt: skip
+    return 0
+
+
+def finding_line(found: Finding) -> str:
+    """One finding on one line."""
+    mend = f"; {found.mend}" if found.mend else ""
+    return f"{found.verdict:<5} {found.name + ':':<14} {visible(found.detail + mend)}"
