@@ -48,8 +48,8 @@ export function maintenance() {
       number("runs", "Runs", { isWide: true }),
       number("failures", "Failures", { look: "warn" }),
       number("interrupted", "Broken off", { isWide: true }),
-      words("success", "Last success", (row) => instant(row.last_success_at_ms), { width: "9rem" }),
-      words("failure", "Last failure", failure, { isWide: true }),
+      words("success", "Succeeded", (row) => instant(row.last_success_at_ms), { width: "9rem" }),
+      words("failure", "Failed", failure, { isWide: true }),
       length("mean", "Mean", { isWide: true, show: seconds }),
     ],
   });
