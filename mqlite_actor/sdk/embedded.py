@@ -114,8 +114,7 @@ class Embedded(Handle):
         loopback address only. `ui` False leaves the console out. `tls` is a context, or the paths
         of certificate and key. Refuses what `mqlite serve` refuses: InvalidArgument, or OpenError
         for an address in use; Unsupported without the packages of mqlite-actor[broker]. Cancelled,
-        it answers long polls at once and other requests within two seconds, cuts the rest, and
-        leaves the engine open.
+        it answers polls at once and others within 2 s, cuts the rest, and leaves the engine open.
         """
         options = ServeOptions(
             addr=addr,

@@ -33,12 +33,8 @@ VARIABLES: Final = (
     "MQLITE_TLS_CERT", "MQLITE_TLS_KEY", "MQLITE_MAX_CONNECTIONS", "MQLITE_DIAGNOSTICS_DIR",
     "MQLITE_DLQ_RETENTION", "MQLITE_DLQ_MAX_AGE", "MQLITE_DLQ_MAX_COUNT", "MQLITE_DLQ_MAX_BYTES",
     "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL", "MQLITE_LANE",
-<<<<<<< HEAD
-    "MQLITE_WORKERS", "MQLITE_LINK_SOCKET", "MQLITE_BACKUP_DIR", "MQLITE_UI",
-=======
     "MQLITE_WORKERS", "MQLITE_LINK_SOCKET", "MQLITE_BACKUP_DIR",
-    "MQLITE_CHECKPOINTS",
->>>>>>> main
+    "MQLITE_CHECKPOINTS", "MQLITE_UI",
 )  # fmt: skip
 """What `serve` reads."""
 
@@ -65,8 +61,6 @@ EXTERNAL: Final = "external"
 SWITCH_WORDS: Final = {
     "": False, "off": False, "false": False, "0": False, "on": True, "true": True, "1": True,
 }  # fmt: skip
-
-UI_OFF: Final = ("off", "false", "0", "no")
 
 DOCS_URL: Final = "urn:mqlite-actor:docs"
 
@@ -158,7 +152,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         token_file=tokens.file,
         has_metrics=_metrics(flags, environ, is_auth_on=tokens.values is not None),
         has_lane=_lane(flags, environ),
-        console=_console(environ),
+        console=ui.reach_of(_get(environ, "MQLITE_UI")),
         monitor_tokens=_monitor_tokens(environ, tokens),
         tls_cert=tls_cert,
         tls_key=tls_key,
@@ -309,14 +303,6 @@ def _lane(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -> bool:
     return not flags["no-lane"] if "no-lane" in flags else SWITCH_WORDS[word]
 
 
-<<<<<<< HEAD
-def _console(environ: Mapping[str, str]) -> str:
-    """The contract has it that whatever does not switch it off leaves it on."""
-    word = _get(environ, "MQLITE_UI").lower()
-    if word in UI_OFF:
-        return ui.OFF
-    return ui.SELF if word == ui.SELF else ui.ANY
-=======
 def _leaves_log(flags: Mapping[str, str | bool], environ: Mapping[str, str], db: str) -> bool:
     source, text = _either(flags, environ, "checkpoints")
     if (text.lower() or OWN) == OWN:
@@ -326,7 +312,6 @@ def _leaves_log(flags: Mapping[str, str | bool], environ: Mapping[str, str], db:
     if parse_store(db, bare_paths=True).kind is not StoreKind.FILE:
         raise InvalidArgument(f"{source} {EXTERNAL} is for a store in a file; {db!r} is none")
     return True
->>>>>>> main
 
 
 def _size(environ: Mapping[str, str], name: str, warnings: list[str]) -> int:

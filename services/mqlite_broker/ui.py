@@ -29,6 +29,8 @@ SELF: Final = "self"
 """Where the console may send requests: it is off; to the broker that is named when signing in; to
 the broker that served it."""
 
+SWITCHED_OFF: Final = ("off", "false", "0", "no")
+
 FOLDER: Final = Path(__file__).with_name("console")
 INDEX: Final = "index.html"
 ASSETS: Final = "assets"
@@ -66,6 +68,15 @@ class File(msgspec.Struct, frozen=True):
     content_type: str
     fields: tuple[Field, ...]
     tag: str = ""
+
+
+def reach_of(word: str) -> str:
+    """What MQLITE_UI asks for; the contract has it that whatever does not switch it off leaves it
+    on."""
+    word = word.lower()
+    if word in SWITCHED_OFF:
+        return OFF
+    return SELF if word == SELF else ANY
 
 
 def is_ours(path: str) -> bool:

@@ -1,9 +1,10 @@
-"""Dead letters in the console: seen, put back, mended, purged, and nothing of it by one wrong click."""
+"""Dead letters in the console: seen, put back, mended, purged, none of it by one wrong click."""
 
 from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -126,7 +127,7 @@ def test_what_was_not_edited_is_kept_byte_for_byte(scene: Scene) -> None:
     """A field of a form cannot show a line break or a zero byte; it must not lose them either."""
     queue, target = scene.queue("exact"), scene.queue("exact-target")
     body = b"\xff\r\n\x00binary"
-    odd = {"subject": "two\nlines", "properties": {"a=b": "c\nd", "": "empty name"}}
+    odd: dict[str, Any] = {"subject": "two\nlines", "properties": {"a=b": "c\nd", "": "empty name"}}
     (number,) = scene.kill(queue, body, **odd)
     scene.enter("#/dead-letters/exact")
     scene.open_message(number)

@@ -185,7 +185,7 @@ def test_a_sending_without_an_answer_is_repeated_and_stored_once(scene: Scene) -
     scene.queue("once")
     scene.enter("#/queues/once")
     scene.is_offline = True
-    lost = []
+    lost: list[int] = []
 
     def lose(route: Route) -> None:
         """The first one reaches the broker, and the page hears nothing of it."""

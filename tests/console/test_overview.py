@@ -1,4 +1,4 @@
-"""The overview and the shared look: what is told of whom, how it is refreshed, and what it costs."""
+"""The overview and the shared look: what it tells of whom, and what it costs."""
 
 from __future__ import annotations
 

@@ -38,42 +38,29 @@ def group(number: int) -> str:
     return f"customer-{number % 100}"
 
 
-@pytest.mark.promise("T79")
-def test_an_operator_finds_explains_mends_and_resubmits_it_and_purges_the_rest(
-    make_scene: MakeScene, make_broker: MakeBroker
-) -> None:
-    scene = make_scene(make_broker())
-    poison, behind = furnish(scene)
-    (held,) = scene.receive("orders")
-    assert held["seq_number"] == poison
-
-    # At a glance: which queue stands still, and for whom.
-    scene.sign_in("#/overview")
-    scene.go("queues", "orders", title="orders")
-    scene.see("Group customer-17")
-
-    # Found by what the consumer's log said of it.
-    scene.go("queues", "orders", "locked", title="orders")
+def find(scene: Scene, state: str, field: str, value: str) -> None:
+    scene.go("queues", "orders", state, title="orders")
     scene.page.get_by_text("Search", exact=True).click()
-    scene.fill("Body contains", '"quantity": "three"')
+    scene.fill(field, value)
     scene.press("Find")
+
+
+def see_why_its_group_is_stuck(scene: Scene, poison: int, behind: int) -> None:
+    """First at a glance, then found by what the consumer's log said, then from one that waits."""
+    scene.go("queues", "orders", title="orders")
+    expect(scene.page.locator(".why-line")).to_contain_text("Group customer-17")
+    find(scene, "locked", "Body contains", '"quantity": "three"')
     dialog = scene.open_message(poison)
     expect(dialog.locator("pre.body")).to_contain_text('"quantity": "three"')
     scene.press("Close")
-
-    # Why its group is stuck: another message of it names the one that stands before it.
-    scene.go("queues", "orders", "active", title="orders")
-    scene.page.get_by_text("Search", exact=True).click()
-    scene.fill("Group is", "customer-17")
-    scene.press("Find")
+    find(scene, "active", "Group is", "customer-17")
     scene.open_message(behind)
-    scene.dialog.get_by_role("button", name="Why is it here?").click()
+    scene.press("Why is it here?")
     expect(scene.dialog.locator(".why-line")).to_contain_text(f"It waits for: message {poison}")
     scene.press("Close")
 
-    # The consumer gives up; the operator takes the message and sets it aside as dead.
-    lease = {key: held[key] for key in ("seq_number", "lock_token")}
-    scene.ask("Abandon", {"queue": "orders", **lease})
+
+def take_it_out_of_the_way(scene: Scene, poison: int) -> None:
     scene.press("Receive one")
     scene.see(f"You hold message {poison}")
     scene.press("Reject…")
@@ -81,7 +68,8 @@ def test_an_operator_finds_explains_mends_and_resubmits_it_and_purges_the_rest(
     scene.press("Reject")
     scene.noted("is a dead letter now.")
 
-    # Mended and back, in one step.
+
+def mend(scene: Scene, poison: int) -> None:
     scene.go("dead-letters", "orders", title="Dead letters of orders")
     scene.open_message(poison)
     scene.press("Edit and resubmit…")
@@ -89,15 +77,35 @@ def test_an_operator_finds_explains_mends_and_resubmits_it_and_purges_the_rest(
     scene.fill("Body", json.dumps(GOOD))
     scene.press("Resubmit")
     scene.noted(f"Message {poison} was put back as {poison}.")
-    (mended,) = scene.peek("orders", from_seq=poison, max=1)
-    assert (mended["state"], json.loads(decoded(mended))) == ("active", GOOD)
 
-    # The rest of the dead letters goes, and nothing else.
+
+def purge_the_rest(scene: Scene) -> None:
     scene.see(f"{JUNK} dead letters in orders")
     scene.press("Purge…")
     scene.fill("Type orders to confirm", "orders")
     scene.press(f"Purge up to {JUNK}")
     scene.noted(f"Purged {JUNK} dead letters.")
+
+
+@pytest.mark.promise("T79")
+def test_an_operator_finds_explains_mends_and_resubmits_it_and_purges_the_rest(
+    make_scene: MakeScene, make_broker: MakeBroker
+) -> None:
+    scene = make_scene(make_broker())
+    poison, behind = furnish(scene)
+    (held,) = scene.receive("orders")
+    assert held["seq_number"] == poison, "the consumer is stuck on it"
+    scene.sign_in("#/overview")
+    see_why_its_group_is_stuck(scene, poison, behind)
+
+    lease = {key: held[key] for key in ("seq_number", "lock_token")}
+    scene.ask("Abandon", {"queue": "orders", **lease})
+    take_it_out_of_the_way(scene, poison)
+    mend(scene, poison)
+    (mended,) = scene.peek("orders", from_seq=poison, max=1)
+    assert (mended["state"], json.loads(decoded(mended))) == ("active", GOOD)
+
+    purge_the_rest(scene)
     assert scene.stats("orders")["dead_lettered"] == 0
     assert scene.stats("orders")["active"] == OTHERS + 1
     expect(scene.page.locator("#notes .bad")).to_have_count(0)
