@@ -1,0 +1,35 @@
+// Purges: dead letters deleted for good, after their number was seen and the queue's name typed.
+// Used by the dead letters of a queue. Deletes at most as many as the person was told of.
+
+import { call } from "./api.js";
+import { ask } from "./dialog.js";
+import { h } from "./dom.js";
+import { time } from "./fields.js";
+import { count, plural, visible } from "./format.js";
+import { note } from "./notes.js";
+import { refresh } from "./poll.js";
+
+export async function purgeLetters(queue, letters) {
+  const old = time("Only those sent longer ago than", { placeholder: "any age" });
+  const done = await ask({
+    title: `Purge dead letters of ${visible(queue)}`,
+    body: [
+      h(
+        "p",
+        {},
+        h("strong", {}, `Up to ${plural(letters, "dead letter")}`),
+        " will be deleted, the oldest first. ",
+        "Nothing brings them back; what you want to keep, redrive or edit first.",
+      ),
+      old.node,
+    ],
+    action: letters ? `Purge up to ${count(letters)}` : "Nothing to purge",
+    isDanger: true,
+    typed: queue,
+    ready: () => letters > 0,
+    act: () => call("AdminService/Purge", { queue, max: letters, older_than_ms: old.value() }),
+  });
+  if (!done) return;
+  note(`Purged ${plural(done.purged, "dead letter")}.`);
+  await refresh();
+}
