@@ -27,6 +27,11 @@ ORDER: Final[dict[str, Any]] = {
     "order": 4711, "customer": "customer-17", "lines": [{"sku": "A-100", "quantity": "three"}],
 }  # fmt: skip
 
+KEYS: Final = {
+    "shop, before the move": ["send"], "shop": ["send"], "warehouse": ["listen"],
+    "accounting": ["send", "listen"], "deployment": ["manage"],
+}  # fmt: skip
+
 
 def furnish(scene: Scene) -> None:
     """Queues that move, one that stands still, dead letters, a topic, a key."""
@@ -51,6 +56,10 @@ def furnish(scene: Scene) -> None:
     scene.send("mail", *["{}"] * 12)
     scene.send("billing", *["{}"] * 3)
     scene.send("order-events", "{}", properties={"country": "DE"})
+    for number, (name, rights) in enumerate(KEYS.items()):
+        wanted = {"id": f"{number:x}7e4c1a9" * 4, "name": name, "permissions": rights}
+        scene.ask("AuthService/CreateKey", wanted)
+    scene.ask("AuthService/RevokeKey", {"id": "07e4c1a9" * 4})
     work(scene)
 
 
@@ -121,6 +130,33 @@ def purge(scene: Scene) -> None:
     scene.press("Purge…")
 
 
+def topic(scene: Scene) -> None:
+    scene.go("topics", "order-events", title="order-events")
+    trial = scene.page.locator("section", has_text="Who would get a message?")
+    scene.fill("Properties", "country=DE", trial)
+    scene.press("Who would get it?")
+    scene.see("2 of 2 subscriptions would get it.")
+
+
+def filter_editor(scene: Scene) -> None:
+    scene.go("topics", "order-events", title="order-events")
+    scene.press("Filter of fraud-check")
+    scene.dialog.get_by_text("Try it on a sample message").click()
+    scene.fill("Filter", 'properties["country"] != "NL" and body_json.total > 100')
+    scene.fill("Properties", "country=DE")
+    scene.fill("Body", '{"total": 250}')
+    scene.page.clock.run_for(400)
+    scene.see("This message matches.")
+
+
+def create_key(scene: Scene) -> None:
+    scene.go("keys", title="Keys")
+    scene.press("Create a key")
+    scene.fill("Name", "newsletter")
+    scene.dialog.get_by_role("checkbox", name="Send").check()
+    scene.fill("Expires after", "90d")
+
+
 VISITS: Final[dict[str, Visit]] = {
     "overview": lambda scene: scene.go("overview", title="Overview"),
     "queues": lambda scene: scene.go("queues", title="Queues"),
@@ -130,6 +166,12 @@ VISITS: Final[dict[str, Visit]] = {
     "dead-letters": dead_letters,
     "resubmit": resubmit,
     "purge": purge,
+    "topic": topic,
+    "filter": filter_editor,
+    "keys": lambda scene: scene.go("keys", title="Keys"),
+    "create-key": create_key,
+    "observe": lambda scene: scene.go("observe", title="Observe"),
+    "connect": lambda scene: scene.go("connect", title="Connect"),
 }  # fmt: skip
 """Name of the picture → the way there."""
 
@@ -147,13 +189,13 @@ def take(scene: Scene, scheme: str) -> None:
         page.keyboard.press("Escape")
         page.locator("dialog").first.wait_for(state="detached")
     page.set_viewport_size(PHONE)  # type: ignore[arg-type]  # Playwright's own mapping
-    for name in ("overview", "queues", "queue"):
+    for name in ("overview", "queues", "queue", "topic", "observe"):
         VISITS[name](scene)
         shoot(page, f"phone-{name}-{scheme}")
 
 
 def shoot(page: Page, name: str) -> None:
-    page.screenshot(path=FOLDER / f"{name}.png")
+    page.screenshot(path=FOLDER / f"{name}.png", animations="disabled")
 
 
 def main() -> None:

@@ -72,6 +72,7 @@ function frame() {
       for (const each of nav.children) {
         const isIt = route && each.hash === link(route.under ?? route.at);
         set(each, "aria-current", isIt ? "page" : null);
+        if (isIt) each.scrollIntoView({ block: "nearest", inline: "nearest" });
       }
       if (turns++) heading.focus({ preventScroll: true });
       window.scrollTo(0, 0);

@@ -40,6 +40,11 @@ export const ROUTES = [
     under: "dead-letters",
     load: () => import("./pages/dead_letter_queue.js"),
   },
+  { at: "topics", right: "manage", menu: "Topics", load: () => import("./pages/topics.js") },
+  { at: "topics/:topic", right: "manage", under: "topics", load: () => import("./pages/topic.js") },
+  { at: "keys", right: "manage", menu: "Keys", load: () => import("./pages/keys.js") },
+  { at: "observe", right: "monitor", menu: "Observe", load: () => import("./pages/observe.js") },
+  { at: "connect", right: "", menu: "Connect", load: () => import("./pages/connect.js") },
 ];
 
 export function link(...parts) {

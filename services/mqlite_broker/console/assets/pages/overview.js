@@ -4,7 +4,8 @@
 import { call, can, session } from "../api.js";
 import { chart } from "../chart.js";
 import { concerns } from "../concerns.js";
-import { h, keyed, say, set } from "../dom.js";
+import { h, keyed, say } from "../dom.js";
+import { facts } from "../facts.js";
 import { age, bytes, count, DASH, plural, rate, seconds, visible } from "../format.js";
 import { link } from "../router.js";
 import { levels, rates, STATES } from "../snapshot.js";
@@ -121,22 +122,6 @@ function describe(health, look) {
     session.card.auth === "none" ? "Off: whoever reaches this address may do everything" : "On",
     session.card.auth === "none" ? "warn" : "",
   );
-}
-
-// Names with values that are set one by one.
-function facts(names) {
-  const values = new Map(names.map((name) => [name, h("dd", {}, DASH)]));
-  return {
-    node: h(
-      "dl",
-      { class: "facts" },
-      names.map((name) => h("div", {}, h("dt", {}, name), values.get(name))),
-    ),
-    set(name, text, look = "") {
-      say(values.get(name), text);
-      set(values.get(name), "data-look", look || null);
-    },
-  };
 }
 
 function tile(title, state) {
