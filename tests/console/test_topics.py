@@ -160,7 +160,6 @@ def test_who_would_get_a_message_is_told_before_it_is_published(scene: Scene) ->
     expect(trial.get_by_text("2 of 4 subscriptions would get it.")).to_be_visible()
 
 
-@pytest.mark.promise("B76")
 def test_names_and_filters_of_topics_stay_text(scene: Scene) -> None:
     expr = f'subject == "{MARKUP}"\nand properties["{MARKUP}"] != "\u202e"'
     subscribe(scene, f"{MARKUP}/t", f"{TURNED}/s", expr)
