@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from tests.console.scene import Scene
 
@@ -158,6 +158,31 @@ def test_who_would_get_a_message_is_told_before_it_is_published(scene: Scene) ->
     expect(trial.locator("tbody")).to_be_hidden()
     scene.press("Who would get it?", trial)
     expect(trial.get_by_text("2 of 4 subscriptions would get it.")).to_be_visible()
+
+
+def test_a_topic_of_many_subscriptions_is_a_hundred_rows_and_one_check_a_filter(
+    scene: Scene,
+) -> None:
+    for number in range(120):
+        subscribe(scene, "crowd", f"crowd-{number:03}", f"body_size % 2 == {number % 2}")
+    scene.enter("#/topics/crowd")
+    scene.see("120 subscriptions")
+    rows = scene.page.get_by_role("region", name="Subscriptions of crowd").locator("tbody tr")
+    expect(rows).to_have_count(100)
+    scene.see("1–100 of 120")
+    scene.calls.clear()
+    trial = scene.page.locator("section", has_text="Who would get a message?")
+    scene.fill("Group", "g", open_details(trial, "More fields"))
+    scene.press("Who would get it?", trial)
+    expect(trial.get_by_text("60 of 120 subscriptions would get it.")).to_be_visible()
+    assert scene.calls.count("AdminService/TestFilter") == 2
+    assert "AdminService/DescribeQueue" not in scene.calls
+    expect(trial.locator("tbody tr")).to_have_count(100)
+
+
+def open_details(place: Locator, summary: str) -> Locator:
+    place.get_by_text(summary).click()
+    return place
 
 
 def test_names_and_filters_of_topics_stay_text(scene: Scene) -> None:

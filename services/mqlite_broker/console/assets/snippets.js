@@ -51,14 +51,10 @@ const WRITERS = {
         "    message.complete()",
       ]),
     watch: ({ hasToken }) =>
-      python(
-        hasToken,
-        [
-          "for row in q.call(ObserveRequest()).queues or []:",
-          "    print(row.queue, row.active, row.dead_lettered)",
-        ],
-        "from mqlite_actor.contract.observe import ObserveRequest",
-      ),
+      python(hasToken, [
+        "for row in q.observe().queues or []:",
+        "    print(row.queue, row.active, row.dead_lettered)",
+      ]),
   },
   shell: {
     send: ({ queue }) => `mqlite send -- ${quoted(queue)} ${quoted(HELLO)}`,
@@ -76,13 +72,12 @@ function curl(call, request, hasToken) {
   ].join(" \\\n  ");
 }
 
-function python(hasToken, lines, ...imports) {
+function python(hasToken, lines) {
   const token = hasToken ? ', token=os.environ["MQLITE_TOKEN"]' : "";
   return [
     "import os",
     "",
     "import mqlite_actor as mq",
-    ...imports,
     "",
     `with mq.connect_sync(os.environ["MQLITE_ENDPOINT"]${token}) as q:`,
     ...lines.map((line) => `    ${line}`),
