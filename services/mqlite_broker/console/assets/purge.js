@@ -6,11 +6,15 @@ import { ask } from "./dialog.js";
 import { h } from "./dom.js";
 import { time } from "./fields.js";
 import { count, plural, visible } from "./format.js";
+import { lettersPreview } from "./letters_preview.js";
 import { note } from "./notes.js";
 import { refresh } from "./poll.js";
 
 export async function purgeLetters(queue, letters) {
   const old = time("Only those sent longer ago than", { placeholder: "any age" });
+  const preview = lettersPreview(queue, letters, () => ({ old: old.value(), most: 0 }));
+  old.input.addEventListener("input", preview.lookSoon);
+  preview.look();
   const done = await ask({
     title: `Purge dead letters of ${visible(queue)}`,
     body: [
@@ -22,6 +26,7 @@ export async function purgeLetters(queue, letters) {
         "Nothing brings them back; what you want to keep, redrive or edit first.",
       ),
       old.node,
+      preview.node,
     ],
     action: letters ? `Purge up to ${count(letters)}` : "Nothing to purge",
     isDanger: true,

@@ -7,6 +7,7 @@ import { h, say } from "./dom.js";
 import { number, text, time } from "./fields.js";
 import { count, plural, visible } from "./format.js";
 import { ask } from "./dialog.js";
+import { lettersPreview } from "./letters_preview.js";
 import { note } from "./notes.js";
 import { poll, refresh } from "./poll.js";
 
@@ -41,6 +42,9 @@ export async function redriveAll(queue, letters) {
   const most = number("At most", { placeholder: `all ${count(letters)}`, hint: "The oldest first." });
   const old = time("Only those sent longer ago than", { placeholder: "any age" });
   const work = steps(letters);
+  const preview = lettersPreview(queue, letters, () => ({ old: old.value(), most: most.value() }));
+  for (const { input } of [most, old]) input.addEventListener("input", preview.lookSoon);
+  preview.look();
   const limit = () => Math.min(most.value() || letters, letters);
   const step = async (size) => {
     const max = Math.min(size, limit() - work.moved);
@@ -50,7 +54,7 @@ export async function redriveAll(queue, letters) {
   };
   const done = await ask({
     title: `Redrive dead letters of ${visible(queue)}`,
-    body: [about(), h("div", { class: "grid" }, most.node, old.node), form.node, work.node],
+    body: [about(), h("div", { class: "grid" }, most.node, old.node), preview.node, form.node, work.node],
     action: "Redrive",
     ready: () => letters > work.moved,
     act: () => work.run(form.rate(), limit(), step),
