@@ -182,7 +182,7 @@ def take(scene: Scene, scheme: str) -> None:
     page.get_by_text("status ok").wait_for()
     shoot(page, f"sign-in-{scheme}")
     scene.sign_in("#/overview")
-    minutes_pass(scene, 40)
+    minutes_pass(scene, 60)
     for name, visit in VISITS.items():
         visit(scene)
         shoot(page, f"{name}-{scheme}")

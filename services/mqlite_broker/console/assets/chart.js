@@ -3,12 +3,14 @@
 // reader reads; the picture itself says only which way things go.
 
 import { h, say, set, svg } from "./dom.js";
+import { age, DASH } from "./format.js";
 
 const WIDTH = 240;
 const HEIGHT = 48;
+const SPAN_MS_MIN = 60_000; // what the width shows at least; then all that is remembered
 
 // points: [{ at, value }], oldest first. show(value) is the value as a text.
-export function chart(title, show, { span = 15 * 60_000 } = {}) {
+export function chart(title, show) {
   const line = svg("polyline", { class: "line" });
   const fill = svg("polygon", { class: "fill" });
   const picture = svg(
@@ -30,25 +32,26 @@ export function chart(title, show, { span = 15 * 60_000 } = {}) {
     update(points) {
       const last = points.at(-1);
       const top = Math.max(...points.map((each) => each.value), 0);
-      say(value, last ? show(last.value) : "–");
-      say(peak, last ? `peak ${show(top)}` : "waiting for a second look");
+      const span = last ? Math.max(SPAN_MS_MIN, last.at - points[0].at) : 0;
+      say(value, last ? show(last.value) : DASH);
+      say(peak, last ? `peak ${show(top)} in ${age(span)}` : "waiting for a second look");
       const places = points.map((each) => place(each, last.at, span, top || 1));
       set(line, "points", places.join(" "));
       set(
         fill,
         "points",
-        places.length
-          ? [`${x(points[0].at, last.at, span)},${HEIGHT}`, ...places, `${WIDTH},${HEIGHT}`].join(" ")
-          : "",
+        places.length ? [ground(places[0]), ...places, ground(places.at(-1))].join(" ") : "",
       );
     },
   };
 }
 
-function x(at, last, span) {
-  return Math.max(0, WIDTH - ((last - at) / span) * WIDTH).toFixed(1);
+function place(point, last, span, top) {
+  const x = WIDTH - ((last - point.at) / span) * WIDTH;
+  const y = HEIGHT - 2 - (point.value / top) * (HEIGHT - 6);
+  return `${x.toFixed(1)},${y.toFixed(1)}`;
 }
 
-function place(point, last, span, top) {
-  return `${x(point.at, last, span)},${(HEIGHT - 2 - (point.value / top) * (HEIGHT - 6)).toFixed(1)}`;
+function ground(point) {
+  return `${point.split(",")[0]},${HEIGHT}`;
 }

@@ -44,7 +44,7 @@ function finding(lead, each, onOpen) {
     each.group_id ? [" of group ", h("bdi", {}, visible(each.group_id))] : "",
     `, delivered ${plural(each.delivery_count ?? 0, "time")}`,
     each.max_delivery_count ? ` of at most ${count(each.max_delivery_count)}` : "",
-    until ? [`, ${each.locked_until_ms ? "locked until" : "due"} `, moment(until)] : "",
+    until ? [`, ${each.locked_until_ms ? "its lock ends" : "due"} `, moment(until)] : "",
     each.ahead ? `, ${plural(each.ahead, "message")} before it` : "",
     ".",
   );
