@@ -65,7 +65,6 @@ def shell() -> None:
             missing(f"{program} is not installed")
 
 
-@pytest.mark.promise("B76")
 def test_lines_run_as_they_stand_for_any_name(scene: Scene, tmp_path: Path) -> None:
     queue = scene.queue(HOSTILE)
     scene.enter("#/connect")

@@ -8,7 +8,6 @@ import urllib.error
 import urllib.request
 from typing import Any, Final
 
-import pytest
 from playwright.sync_api import Route, expect
 
 from tests.console.conftest import MakeBroker, MakeScene
@@ -89,7 +88,6 @@ def test_a_key_is_made_its_token_shown_once_and_revoked(scene: Scene) -> None:
     assert status(scene, token) == 401
 
 
-@pytest.mark.promise("R18")
 def test_a_key_whose_answer_was_lost_is_looked_up_and_revoked(scene: Scene) -> None:
     scene.enter("#/keys")
     scene.is_offline = True
@@ -118,7 +116,6 @@ def lose(route: Route) -> None:
     route.abort()
 
 
-@pytest.mark.promise("R18")
 def test_a_key_that_was_not_made_is_made_with_the_same_id(scene: Scene) -> None:
     scene.enter("#/keys")
     scene.is_offline = True
@@ -156,7 +153,6 @@ def test_an_id_that_is_taken_never_shows_a_token(scene: Scene) -> None:
     scene.see(f"No key has the id {'00' * 16}.")
 
 
-@pytest.mark.promise("B76")
 def test_keys_are_listed_page_by_page_and_their_names_stay_text(scene: Scene) -> None:
     for number in range(52):
         name = f"{MARKUP}\u202e" if number == 51 else f"key-{number}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import Locator, Route, expect
 
 from tests.console.scene import Scene
@@ -44,7 +43,6 @@ def lines(scene: Scene, table: str) -> list[list[str]]:
     return [row.locator("> *").all_inner_texts() for row in rows.all()]
 
 
-@pytest.mark.promise("R9")
 def test_every_figure_is_that_of_the_brokers_snapshot(scene: Scene) -> None:
     scene.send(scene.queue("observed"), *["x"] * 12)
     reply = opened(scene)[-1]

@@ -185,7 +185,6 @@ def open_details(place: Locator, summary: str) -> Locator:
     return place
 
 
-@pytest.mark.promise("B76")
 def test_names_and_filters_of_topics_stay_text(scene: Scene) -> None:
     expr = f'subject == "{MARKUP}"\nand properties["{MARKUP}"] != "\u202e"'
     subscribe(scene, f"{MARKUP}/t", f"{TURNED}/s", expr)
