@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import urllib.request
 from collections.abc import AsyncIterator
 
 import pytest
 
 from mqlite_actor.engine.engine import Engine
 from mqlite_broker import ui
+from tests.conformance.broker import Broker
 from tests.services.broker_scene import BEARER, Scene, failure, message, raw, served
 
 POLICY = (
@@ -166,6 +168,19 @@ async def test_tied_to_its_broker_it_may_send_nowhere_else(engine: Engine) -> No
     policy = page.headers["content-security-policy"]
     assert "connect-src 'self';" in policy
     assert b'data-reach="self"' in page.body
+
+
+async def test_without_the_lane_it_is_the_same(engine: Engine, scene: Scene) -> None:
+    page = await scene.ask("/ui/", method="GET", fields=())
+    async with served(engine, MQLITE_LANE="off") as slow:
+        answer = await slow.ask("/ui/", method="GET", fields=())
+    assert (answer.status, answer.body) == (200, page.body)
+
+
+def test_a_worker_serves_it_too(broker_of_one_worker: Broker) -> None:
+    with urllib.request.urlopen(f"{broker_of_one_worker.url}/ui", timeout=15) as page:
+        assert page.url.endswith("/ui/")
+        assert page.read().startswith(b"<!doctype html>")
 
 
 async def test_without_authentication_it_is_for_this_machine_alone(engine: Engine) -> None:
