@@ -53,8 +53,8 @@ export function maintenance() {
       number("runs", "Runs", { isWide: true }),
       number("failures", "Failures", { look: "warn" }),
       number("interrupted", "Broken off", { isWide: true }),
-      time("last_success_at_ms", "Succeeded", { width: "9rem" }),
-      words("failure", "Failed", failure, { isWide: true }),
+      time("last_success_at_ms", "Last ok", { width: "9rem" }),
+      words("failure", "Last failure", failure, { isWide: true }),
       length("mean", "Mean", { isWide: true, show: seconds }),
     ],
   });
