@@ -15,9 +15,9 @@ from tests.services.broker_process import BrokerProcess
 
 SERIOUS: Final = ("serious", "critical")
 
-IS_NARROW: Final = "document.documentElement.scrollWidth <= innerWidth"
-
 KEY: Final = "acce55" * 5 + "00"
+
+IS_NARROW: Final = "document.documentElement.scrollWidth <= innerWidth"
 
 
 @cache
