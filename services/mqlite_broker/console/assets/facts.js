@@ -2,7 +2,7 @@
 // Used by the overview and by the page Observe. A value that is not known is a dash.
 
 import { h, say, set } from "./dom.js";
-import { DASH } from "./format.js";
+import { DASH, moment, setMoment } from "./format.js";
 
 // isDense: narrow columns, for short values.
 export function facts(names, { isDense = false } = {}) {
@@ -16,6 +16,13 @@ export function facts(names, { isDense = false } = {}) {
     set(name, text, look = "") {
       say(values.get(name), text);
       set(values.get(name), "data-look", look || null);
+    },
+    // An instant, which keeps up with the time.
+    at(name, ms, look = "") {
+      const value = values.get(name);
+      if (!value.firstElementChild) value.replaceChildren(moment(ms));
+      setMoment(value.firstElementChild, ms);
+      set(value, "data-look", look || null);
     },
   };
 }

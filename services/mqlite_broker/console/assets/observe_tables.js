@@ -2,7 +2,7 @@
 // Each is { node, show(reply, past, isUnknown) }: `past` is the reply that counting starts from, missing for
 // the start of the broker, and isUnknown says that it is asked for and not there yet.
 
-import { count, DASH, instant, plural, seconds, visible } from "./format.js";
+import { count, DASH, instant, moment, plural, seconds, setMoment, visible } from "./format.js";
 import { between, mean, ofCall, ofDuration, percentile } from "./latency.js";
 import { table } from "./table.js";
 
@@ -36,6 +36,11 @@ function words(id, label, text, rest = {}) {
   return { id, label, text, ...rest };
 }
 
+function time(id, label, rest = {}) {
+  const make = (row) => moment(row[id]);
+  return { id, label, make, renew: (node, row) => setMoment(node, row[id]), ...rest };
+}
+
 // -- maintenance ---------------------------------------------------------------------------------
 
 export function maintenance() {
@@ -48,8 +53,8 @@ export function maintenance() {
       number("runs", "Runs", { isWide: true }),
       number("failures", "Failures", { look: "warn" }),
       number("interrupted", "Broken off", { isWide: true }),
-      words("success", "Succeeded", (row) => instant(row.last_success_at_ms), { width: "9rem" }),
-      words("failure", "Failed", failure, { isWide: true }),
+      time("last_success_at_ms", "Last ok", { width: "9rem" }),
+      words("failure", "Last failure", failure, { isWide: true }),
       length("mean", "Mean", { isWide: true, show: seconds }),
     ],
   });
@@ -182,8 +187,8 @@ export function boots() {
     key: (row) => row.boot_id,
     size: 20,
     columns: [
-      words("from", "From", (row) => instant(row.first_at_ms), { isHead: true }),
-      words("to", "Until", (row) => instant(row.last_at_ms)),
+      time("first_at_ms", "From", { isHead: true }),
+      time("last_at_ms", "Until"),
       words("end", "End", (row) => (row.stopped ? "stopped in order" : "not in order"), {
         look: (row) => (row.stopped ? null : "warn"),
       }),

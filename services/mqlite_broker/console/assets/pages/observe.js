@@ -4,7 +4,7 @@
 
 import { h, say } from "../dom.js";
 import { facts } from "../facts.js";
-import { age, bytes, count, DASH, instant, seconds, visible } from "../format.js";
+import { age, bytes, count, DASH, seconds, visible } from "../format.js";
 import { boots, calls, maintenance, operations, refusals } from "../observe_tables.js";
 
 const SINCE = { start: "since the broker started", look: "since the look before" };
@@ -111,8 +111,8 @@ function section(title, lead, ...content) {
 function sayFreshness(place, { collection, sampled_at_ms: at, started_at_ms: start }) {
   const isThere = collection.state === "available";
   place.set("Counts", isThere ? "Can be read" : "Cannot be read", isThere ? "good" : "bad");
-  place.set("Sampled", instant(at));
-  place.set("Last success", instant(collection.last_success_at_ms), isThere ? "" : "warn");
+  place.at("Sampled", at);
+  place.at("Last success", collection.last_success_at_ms, isThere ? "" : "warn");
   place.set("Reading took", isThere ? seconds(collection.duration_seconds) : DASH);
   place.set("Error", collection.error_code || (isThere ? "none" : DASH), collection.error_code ? "bad" : "");
   place.set("Broker up for", start ? age(at - start) : DASH);
