@@ -54,9 +54,9 @@ def first_sentence(text: str) -> str:
     """Of the first paragraph of a page, links and code marks taken off; "" if it has none."""
     below = text.partition("\n# ")[2] if not text.startswith("# ") else text
     for block in below.split("\n\n")[1:]:
-        if block.lstrip().startswith(("#", "|", "```", "<!--", "-", ">", "![")):
+        if re.match(r"\s*(#|\||```|<!--|- |\d\. |>|!\[)", block):
             continue
         plain = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", " ".join(block.split()))
-        plain = plain.replace("`", "").replace("**", "")
-        return re.split(r"(?<=[.:?!])\s", plain)[0].rstrip(":")
+        plain = plain.replace("`", "").replace("**", "").removeprefix("Problem. ")
+        return re.split(r"(?<=[.?!])\s", plain)[0].rstrip(":")
     return ""

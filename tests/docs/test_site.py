@@ -11,17 +11,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from docs import changelog, nav
 from tests.house.tree import ROOT, project_files
 
 DOCS = ROOT / "docs"
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
+def pages() -> set[str]:
+    """Every page of docs/ but fragments and the first one, by its name without `.md`."""
+    paths = [path for path in project_files() if re.fullmatch(r"docs/.+\.md", path)]
+    names = {path.removeprefix("docs/").removesuffix(".md") for path in paths}
+    return {name for name in names if "." not in name} - {"index"}
+
+
+def built(folder: Path) -> Path:
+    """The site, made anew; the test fails on any warning of that."""
     done = subprocess.run(
         [
             sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", str(folder / "work"),
@@ -33,14 +37,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "html"
 
 
-def pages() -> set[str]:
-    """Every page of docs/ but fragments and the first one, by its name without `.md`."""
-    paths = [path for path in project_files() if re.fullmatch(r"docs/.+\.md", path)]
-    names = {path.removeprefix("docs/").removesuffix(".md") for path in paths}
-    return {name for name in names if "." not in name} - {"index"}
+def test_the_site_is_built_without_a_warning_and_holds_what_it_should(tmp_path: Path) -> None:
+    """One test, because building takes seconds and workers share nothing."""
+    site = built(tmp_path)
+    holds_every_page_once_in_an_order(site)
+    lets_programs_that_read_find_every_page(site)
+    tells_every_change_with_what_behaves_differently_first(site)
 
 
-def test_the_site_holds_every_page_once_in_an_order(site: Path) -> None:
+def holds_every_page_once_in_an_order(site: Path) -> None:
     placed = [page for group in nav.place(DOCS).values() for page in group]
     assert sorted(placed) == sorted(pages())
     assert all((site / f"{page}.html").is_file() for page in placed)
@@ -51,7 +56,7 @@ def test_every_page_that_the_order_names_is_there() -> None:
     assert named <= pages()
 
 
-def test_programs_that_read_find_every_page(site: Path) -> None:
+def lets_programs_that_read_find_every_page(site: Path) -> None:
     listed = re.findall(r"\]\(([\w/.-]+)\.html\)", (site / "llms.txt").read_text("utf-8"))
     assert sorted(listed) == sorted(pages())
     whole = (site / "llms-full.txt").read_text("utf-8")
@@ -59,7 +64,7 @@ def test_programs_that_read_find_every_page(site: Path) -> None:
         assert (DOCS / f"{page}.md").read_text("utf-8").strip() in whole, page
 
 
-def test_the_changelog_holds_every_fragment_with_what_behaves_differently_first(site: Path) -> None:
+def tells_every_change_with_what_behaves_differently_first(site: Path) -> None:
     html = (site / "changelog.html").read_text("utf-8")
     titles = [title for title in changelog.KINDS.values() if f">{title}<" in html]
     assert titles == sorted(titles, key=html.index)
