@@ -169,6 +169,13 @@ class Store(msgspec.Struct, frozen=True):
     location: str = ""
     token: str = ""
 
+    @property
+    def dsn(self) -> str:
+        """The engine's spelling of it."""
+        if self.kind is StoreKind.MEMORY:
+            return ":memory:"
+        return f"file:{self.location}" if self.kind is StoreKind.FILE else self.location
+
     def __repr__(self) -> str:
         return f"Store({self.kind}, {masked(self.location)!r})"
 

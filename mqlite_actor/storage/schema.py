@@ -41,7 +41,7 @@ MIGRATIONS: Final[dict[str, Migration]] = {}
 """By the format that they start from. A format is changed by raising FORMAT, changing schema.sql
 and adding the step here; a file is upgraded when it is opened, each step in one transaction."""
 
-_START: Final = (
+START: Final = (
     ("INSERT INTO meta (key, value) VALUES ('schema_version', ?)", (FORMAT,)),
     ("INSERT INTO meta (key, value) VALUES ('epoch', '0')", ()),
     ("INSERT INTO counters (name, value) VALUES ('seq', 0)", ()),
@@ -53,7 +53,7 @@ def layout() -> dict[str, str]:
     """Name to SQL text of every table and index of ours, as SQLite stores it."""
     memory = apsw.Connection(":memory:")
     try:
-        memory.execute(_script())
+        memory.execute(script())
         return _objects(memory)
     finally:
         memory.close()
@@ -117,7 +117,7 @@ def _size(path: str) -> int:
 def establish(connection: apsw.Connection) -> None:
     """Make a fresh file ours, or bring an older format of ours up to date."""
     if not _objects(connection).keys() & layout().keys():
-        _in_one_transaction(connection, (_script(),), _START)
+        _in_one_transaction(connection, (script(),), START)
         return
     while (token := read_token(connection)) != FORMAT:
         step = MIGRATIONS.get(token or "")
@@ -244,5 +244,21 @@ def _objects(connection: apsw.Connection) -> dict[str, str]:
     return {str(name).lower(): str(sql) for name, sql in rows}
 
 
-def _script() -> str:
+@cache
+def columns() -> dict[str, tuple[str, ...]]:
+    """Name to columns of every table of ours, in their order."""
+    memory = apsw.Connection(":memory:")
+    try:
+        memory.execute(script())
+        return {
+            name: tuple(str(row[1]) for row in memory.execute(f"PRAGMA table_info({name})"))
+            for name, sql in layout().items()
+            if sql.startswith("CREATE TABLE")
+        }
+    finally:
+        memory.close()
+
+
+def script() -> str:
+    """The tables and indexes as they are made."""
     return resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
