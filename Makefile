@@ -27,10 +27,11 @@ test: $(VENV)/.installed-test
 	@echo; echo "seconds per layer:"; cat $(VENV)/seconds
 
 # A test that takes longer than five minutes hangs in `make test`, and is at work here.
-PROOF := $(BIN)/pytest -o faulthandler_timeout=10000
+PROOF := MQLITE_PROOF=$(abspath $(VENV))/proof.jsonl $(BIN)/pytest -o faulthandler_timeout=10000
 
 # The same tests that CI runs a slice of, long: some hours. Each prints the seed that repeats it.
 proof: $(VENV)/.installed-test
+	$(call layer,simulation,MQLITE_SIMULATION_SEEDS=10000 MQLITE_SIMULATION_SWEEPS=100 $(PROOF) -n $(WORKERS) tests/simulation)
 	$(call layer,faults,MQLITE_FAULTS=10000 $(PROOF) -n $(WORKERS) tests/engine/test_group_faults.py)
 	$(call layer,filters,MQLITE_FUZZ_SECONDS=600 $(PROOF) -n $(WORKERS) tests/filters)
 	$(call layer,lane,MQLITE_LANE_FUZZ=50000 $(PROOF) tests/services/test_lane_fuzz.py)
