@@ -1,4 +1,4 @@
-"""The numbers to reach (N1 to N13, and R of a remote store): ratios and figures of one run.
+"""The numbers to reach (N1 to N13, and R of a remote store), each of the scenarios of one run.
 
 Read by the report. A number whose scenarios did not run is shown as not measured.
 """

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from mqlite_actor.sdk.receiving import STOP_SIGNALS, ReceiverHooks, ReceiverOptions
     from mqlite_actor.sdk.requesting import Requester, requester
     from mqlite_actor.sdk.serve import ServeInfo
-    from mqlite_actor.sdk.tokens import generate_token
+    from mqlite_actor.sdk.tokens import generate_key_id, generate_token
     from mqlite_actor.sdk.transaction import SyncTx, Tx
     from mqlite_actor.sdk.typed import TypedQueue
 
@@ -89,7 +89,7 @@ _HOMES = {
     "mqlite_actor.sdk.requesting": ("Requester", "requester"),
     "mqlite_actor.sdk.blocking_requesting": ("SyncRequester", "requester_sync"),
     "mqlite_actor.sdk.blocking_typed": ("SyncTypedQueue",),
-    "mqlite_actor.sdk.tokens": ("generate_token",),
+    "mqlite_actor.sdk.tokens": ("generate_key_id", "generate_token"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -149,6 +149,7 @@ __all__ = [
     "by_exception",
     "connect",
     "connect_sync",
+    "generate_key_id",
     "generate_token",
     "open_embedded",
     "open_embedded_sync",

@@ -236,6 +236,11 @@ class SyncHandle:
     redrive_selected = blocking(Handle.redrive_selected)
     resubmit = blocking(Handle.resubmit)
     backup = blocking(Handle.backup)
+    observe = blocking(Handle.observe)
+    create_key = blocking(Handle.create_key)
+    find_key = blocking(Handle.find_key)
+    list_keys = blocking(Handle.list_keys)
+    revoke_key = blocking(Handle.revoke_key)
 
     def now_ms(self) -> int:
         """The engine's wall clock, as far as it is known here."""

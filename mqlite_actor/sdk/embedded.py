@@ -100,6 +100,7 @@ class Embedded(Handle):
         monitor_tokens: str | Sequence[str] = (),
         metrics: bool = False,
         cors: str = "",
+        ui: bool = True,
         version: str = __version__,
         docs_url: str = "",
         tls: ssl.SSLContext | tuple[str, str] | None = None,
@@ -111,10 +112,10 @@ class Embedded(Handle):
 
         `info = await nursery.start(q.serve)` tells where it listens, and the token: with `tokens`
         None one is generated. Else `tokens` is one, several, or "off" for no authentication, on a
-        loopback address only. `tls` is a context, or the paths of certificate and key. Refuses what
-        `mqlite serve` refuses: InvalidArgument, or OpenError for an address in use; Unsupported
-        without the packages of mqlite-actor[broker]. Cancelled, it answers long polls at once and
-        other requests within two seconds, cuts the rest, and leaves the engine open.
+        loopback address only. `ui` False leaves the console out. `tls` is a context, or the paths
+        of certificate and key. Refuses what `mqlite serve` refuses: InvalidArgument, or OpenError
+        for an address in use; Unsupported without the packages of mqlite-actor[broker]. Cancelled,
+        it answers polls at once and others within 2 s, cuts the rest, and leaves the engine open.
         """
         options = ServeOptions(
             addr=addr,
@@ -122,6 +123,7 @@ class Embedded(Handle):
             monitor_tokens=monitor_tokens,
             metrics=metrics,
             cors=cors,
+            ui=ui,
             version=version,
             docs_url=docs_url,
             tls=tls,

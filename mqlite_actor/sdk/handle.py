@@ -28,6 +28,7 @@ from mqlite_actor.contract.errors import (
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.contract.words import State
 from mqlite_actor.sdk import requests
+from mqlite_actor.sdk.administration import Administration
 from mqlite_actor.sdk.durations import Duration, duration_to_ms, wait_to_ms
 from mqlite_actor.sdk.entities import Entities, or_zero
 from mqlite_actor.sdk.extensions import Extensions
@@ -46,7 +47,7 @@ READY_PAUSE_SECONDS = 0.1
 """Between two looks at a broker that is starting, which takes some tenths of a second."""
 
 
-class Handle(Entities, Extensions):
+class Handle(Entities, Extensions, Administration):
     """Queues, messages and their verbs. Errors are the classes of `mqlite_actor.contract.errors`.
 
     Cancelling a call that has not begun leaves nothing behind; one that has begun takes effect. A

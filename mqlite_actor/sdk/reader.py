@@ -16,9 +16,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 import trio
 
 from mqlite_actor.clock import Clock
-from mqlite_actor.contract import keys, limits, wire
+from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Closed, Unsupported
-from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
 from mqlite_actor.engine.outside import Outside
 from mqlite_actor.sdk.address import StoreKind, parse_store
 from mqlite_actor.sdk.handle import Handle
@@ -57,16 +56,6 @@ class Reader(Handle):
             return await self._in_thread(functools.partial(self._outside.call, request, look))
         finally:
             look.is_given_up = True
-
-    async def observe(self) -> ObserveResponse:
-        """One snapshot; a file that cannot be read has no queues and the reason."""
-        return await self.call(ObserveRequest())
-
-    async def list_keys(
-        self, *, after_id: str = "", max_keys: int = 0, sort: str = ""
-    ) -> keys.ListKeysResponse:
-        """A page of access keys, without their tokens."""
-        return await self.call(keys.ListKeysRequest(after_id=after_id, limit=max_keys, sort=sort))
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         if trio.lowlevel.in_trio_run():

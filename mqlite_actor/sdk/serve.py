@@ -39,6 +39,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     monitor_tokens: str | Sequence[str]
     metrics: bool
     cors: str
+    ui: bool
     version: str
     docs_url: str
     tls: ssl.SSLContext | tuple[str, str] | None

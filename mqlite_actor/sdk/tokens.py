@@ -1,4 +1,4 @@
-"""A new broker token. Called by programs that serve or set up a broker; calls the system's source.
+"""New tokens and ids. Called by programs that serve or set up a broker; calls the system's source.
 
 Rule: 32 bytes of the system's randomness, or an error of the system; never a weaker source.
 """
@@ -8,6 +8,14 @@ from __future__ import annotations
 import secrets
 
 TOKEN_BYTES = 32
+
+
+KEY_ID_BYTES = 16
+
+
+def generate_key_id() -> str:
+    """32 hexadecimal digits: the id of an access key that is to be made. No secret."""
+    return secrets.token_hex(KEY_ID_BYTES)
 
 
 def generate_token() -> str:

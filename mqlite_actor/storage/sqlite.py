@@ -262,13 +262,11 @@ class SqliteStore:
                 return  # the writer is cutting the log at this very moment
 
     def truncate_log(self, *, keeps_room: bool = False) -> bool:
-        """Move all of the log into the file and begin it anew; False if a reader is in the way.
+        """Move all of the log into the file and begin it anew, cut to nothing or (`keeps_room`) to
+        be written over; False if a reader is in the way.
 
-        Cut to nothing, unless `keeps_room`: then what comes is written over what was.
-
-        For the storage thread, between groups. Waits for nobody unless the log is too long, and
-        then for LOG_WAIT_MS: looks that began before end meanwhile, and those that begin now see
-        that all is moved and need no log.
+        Between groups. Waits for nobody unless the log is too long, and then for LOG_WAIT_MS: looks
+        that began before end meanwhile, and those that begin now need no log.
         """
         if self.is_memory or self.leaves_log:
             return True
@@ -284,8 +282,7 @@ class SqliteStore:
         return True
 
     def reclaim(self, pages: int) -> int:
-        """Give up to `pages` free pages back to the disk; how many are left. For the storage
-        thread.
+        """Give up to `pages` free pages back to the disk; how many are left.
 
         Every result row of the pragma frees one page, so it has to be read to its end.
         """

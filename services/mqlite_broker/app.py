@@ -46,6 +46,7 @@ def _question(current: Request) -> Question:
         host=headers.get("Host", ""),
         origin=headers.get("Origin", ""),
         idempotency_key=headers.get("Idempotency-Key", ""),
+        known=headers.get("If-None-Match", ""),
     )
 
 

@@ -15,7 +15,7 @@ import trio
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.sdk.serve import ServeInfo, ServeOptions
-from mqlite_broker import hosting, settings, tokens
+from mqlite_broker import hosting, settings, tokens, ui
 from mqlite_broker.app import BrokerApp
 from mqlite_broker.door_limits import DoorLimits
 from mqlite_broker.settings import CONNECTIONS_MAX, DOCS_URL, Settings
@@ -87,6 +87,7 @@ def settings_of(options: ServeOptions) -> Settings:
         monitor_tokens=_monitors(options.monitor_tokens, found),
         has_metrics=settings.check_metrics(is_on=options.metrics, is_auth_on=is_auth_on),
         cors=settings.origin(options.cors.strip(), "cors", found),
+        console=ui.ANY if options.ui else ui.OFF,
         docs_url=options.docs_url or DOCS_URL,
         version=options.version,
         connections_max=DoorLimits.connections_max if limit is None else limit,

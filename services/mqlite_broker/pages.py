@@ -33,6 +33,7 @@ class Card(msgspec.Struct, frozen=True):
     endpoints: list[str]
     health: str
     metrics: str | msgspec.UnsetType
+    ui: str | msgspec.UnsetType
 
 
 def readiness(unready: str) -> bytes:
@@ -43,7 +44,13 @@ def readiness(unready: str) -> bytes:
 
 
 def card(
-    calls: Iterable[Call], *, version: str, is_auth_on: bool, has_metrics: bool, docs_url: str
+    calls: Iterable[Call],
+    *,
+    version: str,
+    is_auth_on: bool,
+    has_metrics: bool,
+    has_console: bool,
+    docs_url: str,
 ) -> bytes:
     """`GET /`: what this is and which calls of the contract it serves; never our own (R8)."""
     found = Card(
@@ -56,5 +63,6 @@ def card(
         endpoints=[call.path for call in calls if call.prefix == PREFIX],
         health="/healthz",
         metrics="/metrics" if has_metrics else msgspec.UNSET,
+        ui="/ui" if has_console else msgspec.UNSET,
     )
     return msgspec.json.encode(found) + b"\n"

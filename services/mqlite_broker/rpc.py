@@ -34,7 +34,7 @@ from mqlite_actor.contract.errors import (
 )
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
-from mqlite_broker import metrics, pages
+from mqlite_broker import metrics, pages, ui
 from mqlite_broker.access_log import Entry
 from mqlite_broker.auth import Access, Authenticator, check_origin
 from mqlite_broker.engines import AnyEngine
@@ -75,6 +75,7 @@ class Question(msgspec.Struct, frozen=True):
     host: str = ""
     origin: str = ""
     idempotency_key: str = ""
+    known: str = ""  # If-None-Match
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -123,6 +124,7 @@ class Rpc:
         self._version = settings.version
         self._fields = _cors_fields(settings.cors)
         self._has_metrics = settings.has_metrics
+        self._console = settings.console
         self._guards_origin = settings.tokens is None and settings.is_loopback
         self._scrapes = trio.CapacityLimiter(1)
         card = pages.card(
@@ -130,6 +132,7 @@ class Rpc:
             version=settings.version,
             is_auth_on=self.authenticator.is_on,
             has_metrics=settings.has_metrics,
+            has_console=bool(settings.console),
             docs_url=settings.docs_url,
         )
         self._pages = {
@@ -212,6 +215,8 @@ class Rpc:
         if question.path == pages.READY_PATH:
             ready = pages.readiness(self.visit.unready)
             return self._reply(HTTPStatus.OK, ready, pages.PLAIN_TEXT)
+        if ui.is_ours(question.path):
+            return self._console_file(question)
         access = self.authenticator.fixed(question.credentials)
         if access is None:
             access = await self.authenticator.access(question.credentials)
@@ -219,7 +224,13 @@ class Rpc:
             return await self._call(entry.call, access, question, body, entry)
         if question.path == METRICS and self._has_metrics:
             return await self._metrics(access)
-        raise NotFound(f"no such path: {question.path[:PATH_CHARACTERS]}")
+        raise _no_such_path(question)
+
+    def _console_file(self, question: Question) -> Reply:
+        found = ui.file(question.path, question.method, reach=self._console, known=question.known)
+        if found is None:
+            raise _no_such_path(question)
+        return Reply(found.status, found.body, found.content_type, found.fields)
 
     async def _call(
         self, call: Call, access: Access, question: Question, body: bytes | Body, entry: Entry
@@ -284,6 +295,10 @@ class Rpc:
 
 
 _BODY_ERRORS: Final[dict[int, type[MqliteError]]] = {413: MessageTooLarge, 503: Unavailable}
+
+
+def _no_such_path(question: Question) -> NotFound:
+    return NotFound(f"no such path: {question.path[:PATH_CHARACTERS]}")
 
 
 def _identified(command: wire.Request[Any], question: Question) -> wire.Request[Any]:

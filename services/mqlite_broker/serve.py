@@ -33,7 +33,7 @@ from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.sweeper import Retention
 from mqlite_actor.sdk.address import parse_store
 from mqlite_actor.version import __version__
-from mqlite_broker import descriptors, hosting, logs, tls, tokens
+from mqlite_broker import descriptors, hosting, logs, tls, tokens, ui
 from mqlite_broker.app import BrokerApp
 from mqlite_broker.link_socket import link_listener, serve_local
 from mqlite_broker.settings import Settings
@@ -256,5 +256,7 @@ def _announce(settings: Settings, engine: Engine) -> None:
 
 def _announce_ready(settings: Settings, base: hosting.Base) -> None:
     credential = "-H 'Authorization: Bearer TOKEN' " if settings.tokens else ""
+    if settings.console:
+        logs.line(_log, logging.INFO, "console", ("url", f"{base.url}{ui.HOME}"))
     logs.line(_log, logging.INFO, "ready", ("url", base.url))
     _log.info("try: curl %s-X POST %s/mqlite.v1.AdminService/ListQueues", credential, base.url)

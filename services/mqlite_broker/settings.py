@@ -21,7 +21,7 @@ from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk.address import StoreKind, parse_store
 from mqlite_actor.sdk.notation import parse_duration, parse_size
 from mqlite_actor.version import __version__
-from mqlite_broker import cores
+from mqlite_broker import cores, ui
 from mqlite_broker import tokens as token_sources
 from mqlite_broker.auth import is_loopback
 from mqlite_broker.door_limits import DoorLimits
@@ -35,7 +35,7 @@ VARIABLES: Final = (
     "MQLITE_DLQ_RETENTION", "MQLITE_DLQ_MAX_AGE", "MQLITE_DLQ_MAX_COUNT", "MQLITE_DLQ_MAX_BYTES",
     "MQLITE_CORS", "MQLITE_LOG_LEVEL", "MQLITE_LOG_FORMAT", "MQLITE_DOCS_URL", "MQLITE_LANE",
     "MQLITE_WORKERS", "MQLITE_LINK_SOCKET", "MQLITE_BACKUP_DIR",
-    "MQLITE_CHECKPOINTS",
+    "MQLITE_CHECKPOINTS", "MQLITE_UI",
 )  # fmt: skip
 """What `serve` reads."""
 
@@ -91,6 +91,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     connections_max: int
     insecure_allow_remote: bool
     has_lane: bool = True  # never over TLS (ruling R31)
+    console: str = ui.ANY  # where the console may send requests; "": there is none
     version: str = __version__  # what the card and the status say
     db: str = ""
     db_auth_token: str = ""  # of a remote store
@@ -154,6 +155,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         token_file=tokens.file,
         has_metrics=_metrics(flags, environ, is_auth_on=tokens.values is not None),
         has_lane=_lane(flags, environ),
+        console=ui.reach_of(_get(environ, "MQLITE_UI")),
         monitor_tokens=_monitor_tokens(environ, tokens),
         tls_cert=tls_cert,
         tls_key=tls_key,

@@ -39,6 +39,7 @@ _FILE_BYTES_MAX = 16 * MIB
 """A hundred thousand queues."""
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
+_COLOURS = {"create": "good", "update": "warn", "delete": "bad"}
 
 
 def apply(run: Invocation) -> int:
@@ -111,8 +112,13 @@ def _there(caller: Caller) -> tuple[Topology, dict[str, str]]:
 
 
 def _show(run: Invocation, changes: list[Change]) -> None:
-    run.output.rows(changes, [_line(each) for each in changes], empty="(no differences)")
+    run.output.rows(changes, [_shown(run, each) for each in changes], empty="(no differences)",
+                    is_tabular=False)  # fmt: skip
     run.streams.flush()
+
+
+def _shown(run: Invocation, change: Change) -> str:
+    return run.output.terminal.styled(_line(change), _COLOURS[change.change])
 
 
 def _line(change: Change) -> str:
@@ -145,7 +151,7 @@ def _make(
             )
             raise
         if run.output.form is Form.TEXT:
-            run.streams.write(f"{_line(change)}\n")
+            run.streams.write(f"{_shown(run, change)}\n")
 
 
 def _put(caller: Caller, change: Change, wanted: Topology, generations: dict[str, str]) -> None:

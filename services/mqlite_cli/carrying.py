@@ -19,7 +19,11 @@ from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.lines import encoded, restored
 from mqlite_cli.messages import read_state
 from mqlite_cli.refusals import Refusal
-from mqlite_cli.streams import OutputFailed
+from mqlite_cli.streams import STDOUT, OutputFailed
+from mqlite_cli.terminal import Tick
+
+_TOLD_EVERY = 100
+"""Messages between two words on progress."""
 
 
 def export(run: Invocation) -> int:
@@ -29,7 +33,7 @@ def export(run: Invocation) -> int:
     first, last = arguments.number("from"), arguments.number("to")
     request = PeekRequest(queue, first, read_state(arguments.text("state")), PEEK_MAX)
 
-    def work(caller: Caller) -> int:
+    def work(caller: Caller, tick: Tick) -> int:
         caller.call(StatsRequest(queue))  # the wire answers an unknown queue with nothing
         count = 0
         for message in _all(caller, request):
@@ -37,11 +41,14 @@ def export(run: Invocation) -> int:
                 break
             run.streams.write(json_text(encoded(message)) + "\n")
             count += 1
+            if count % _TOLD_EVERY == 0:
+                tick(f"{count} messages")
         run.streams.flush()
         return count
 
     try:
-        count = run.session(work)
+        with run.output.terminal.progress(f"exporting {queue}", beside=STDOUT) as tick:
+            count = run.session(lambda caller: work(caller, tick))
     except OutputFailed as error:
         raise OutputFailed(f"{error}; the export is not whole") from error
     run.streams.complain(f"exported={count}")

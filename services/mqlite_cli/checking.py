@@ -13,10 +13,12 @@ import msgspec
 
 from mqlite_actor.contract.errors import StorageDamaged
 from mqlite_actor.engine import upkeep
-from mqlite_actor.engine.upkeep import Finding
+from mqlite_actor.engine.upkeep import Finding, Verdict
 from mqlite_cli.escaping import field, visible
 from mqlite_cli.invocation import Invocation
 from mqlite_cli.refusals import Refusal
+
+_COLOURS = {Verdict.OK: "good", Verdict.WARN: "warn", Verdict.FAIL: "bad"}
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -34,13 +36,14 @@ def check(run: Invocation) -> int:
         mended = upkeep.mend_counts(path)
         run.output.done({"action": "check", "path": path, "mended": mended})
         return 0
-    found = upkeep.check_file(path)
+    with run.output.terminal.progress(f"checking {path}"):
+        found = upkeep.check_file(path)
     return told(run, Report(path, not upkeep.failures(found), found), found)
 
 
 def told(run: Invocation, report: msgspec.Struct, found: list[Finding]) -> int:
     """Print a report: of text a line for each finding. 0, or Refusal if one of them failed."""
-    run.output.document(report, line="\n".join(finding_line(each) for each in found))
+    run.output.document(report, line="\n".join(_shown(run, each) for each in found))
     run.streams.flush()
     failed = upkeep.failures(found)
     if failed:
@@ -57,12 +60,13 @@ def restore(run: Invocation) -> int:
     if arguments.has("replace") and arguments.text("replace") != name:
         raise Refusal(f"--replace says {field(arguments.text('replace'))}, FILE is {field(name)}")
     try:
-        done = upkeep.restore(
-            snapshot,
-            path,
-            may_replace=arguments.has("replace"),
-            is_checked=arguments.is_on("verify") or not arguments.has("verify"),
-        )
+        with run.output.terminal.progress(f"restoring {path}"):
+            done = upkeep.restore(
+                snapshot,
+                path,
+                may_replace=arguments.has("replace"),
+                is_checked=arguments.is_on("verify") or not arguments.has("verify"),
+            )
     except upkeep.NotAlone as error:
         shown = ", ".join(field(each) for each in error.names)
         raise Refusal(f"{shown} would be replaced; --replace {field(name)} moves what is there "
@@ -78,7 +82,8 @@ def restore(run: Invocation) -> int:
     return 0
 
 
-def finding_line(found: Finding) -> str:
+def _shown(run: Invocation, found: Finding) -> str:
     """One finding on one line."""
+    verdict = run.output.terminal.styled(f"{found.verdict:<5}", _COLOURS[found.verdict])
     mend = f"; {found.mend}" if found.mend else ""
-    return f"{found.verdict:<5} {found.name + ':':<14} {visible(found.detail + mend)}"
+    return f"{verdict} {found.name + ':':<14} {visible(found.detail + mend)}"

@@ -38,6 +38,9 @@ SERVE = Command(
     ),
     summary="Serve a store as an HTTP broker",
     handler="mqlite_cli.launch:serve",
+    details="Of the store of MQLITE_DB, until SIGTERM or SIGINT. Without a list of tokens one is "
+    "made and printed, or written to --token-file.",
+    examples=("mqlite serve --addr 127.0.0.1:6754 --token-file admin.token --metrics",),
 )
 
 TOP = Command(
@@ -56,6 +59,7 @@ TOP = Command(
     handler="mqlite_cli.launch:top",
     is_reader=True,
     details="`?` shows the keys. Without a terminal it prints a plain page each time.",
+    examples=("mqlite top --once",),
 )
 
 OPENAPI = Command(

@@ -20,6 +20,7 @@ from mqlite_cli.invocation import Invocation
 from mqlite_cli.output import Form, Output, read_form
 from mqlite_cli.refusals import HelpWanted, Refusal, UsageError
 from mqlite_cli.streams import OutputFailed, Streams
+from mqlite_cli.terminal import Terminal
 
 
 def dispatch(words: list[str], *, environ: Mapping[str, str], streams: Streams) -> int:
@@ -80,7 +81,7 @@ def _handle(
 ) -> int:
     has_output = "output" in command.flags
     form = read_form(arguments.text("output", Form.TEXT)) if has_output else Form.TEXT
-    output = Output(streams, form=form)
+    output = Output(streams, form=form, terminal=Terminal(streams, environ))
     run = Invocation(command, arguments, environ=environ, streams=streams, output=output)
     try:
         return _resolve(command)(run)

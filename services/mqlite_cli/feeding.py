@@ -22,12 +22,15 @@ from mqlite_actor.contract.errors import (
     MessageTooLarge,
     MqliteError,
     OutcomeUnknown,
+    Unsupported,
 )
+from mqlite_actor.contract.ext import SendResultRequest, SlotOutcome
 from mqlite_actor.contract.limits import REQUEST_BYTES_MAX
 from mqlite_actor.contract.wire import Message, ScheduleRequest, SendRequest
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.refusals import Refusal
 from mqlite_cli.streams import STDIN
+from mqlite_cli.terminal import Tick
 
 BATCH_MESSAGES = 256
 """As many as one receive takes; the cost of a call is spread over enough of them by then."""
@@ -62,13 +65,14 @@ def feed(run: Invocation, queue: str, read: ReadLine, *, ttl_ms: int = 0) -> int
     with _source(run) as descriptor:
         feeder: list[_Feeder] = []
 
-        def work(caller: Caller) -> _Feeder:
-            feeder.append(_Feeder(caller, queue, ttl_ms))
+        def work(caller: Caller, tick: Tick) -> _Feeder:
+            feeder.append(_Feeder(caller, queue, ttl_ms, tick))
             feeder[0].run(_lines(descriptor), read)
             return feeder[0]
 
         try:
-            done = run.session(work)
+            with run.output.terminal.progress(f"sending to {queue}", beside=STDIN) as tick:
+                done = run.session(lambda caller: work(caller, tick))
         except KeyboardInterrupt:
             run.warn(feeder[0].progress if feeder else "nothing was sent")
             raise
@@ -81,10 +85,14 @@ def feed(run: Invocation, queue: str, read: ReadLine, *, ttl_ms: int = 0) -> int
 class _Feeder:
     """What was sent, and what is gathered for the next call."""
 
-    __slots__ = ("_batch", "_caller", "_doubtful", "_last", "_queue", "_size", "_ttl_ms", "sent",
-                 "unrouted")  # fmt: skip
+    __slots__ = (
+        "_batch", "_caller", "_doubtful", "_has_ids", "_last", "_queue", "_size", "_tick",
+        "_ttl_ms", "sent", "unrouted",
+    )  # fmt: skip
 
-    def __init__(self, caller: Caller, queue: str, ttl_ms: int) -> None:
+    def __init__(self, caller: Caller, queue: str, ttl_ms: int, tick: Tick) -> None:
+        self._tick = tick
+        self._has_ids = True  # until a broker says that it knows no request ids
         self._caller = caller
         self._queue = queue
         self._ttl_ms = ttl_ms
@@ -152,16 +160,9 @@ class _Feeder:
             raise
 
     def _send(self, batch: list[_Line]) -> None:
-        messages = [line.entry.message for line in batch]
-        at_ms = batch[0].entry.at_ms
-        request: SendRequest = (
-            ScheduleRequest(self._queue, messages, scheduled_enqueue_time_ms=at_ms)
-            if at_ms
-            else SendRequest(self._queue, messages, ttl_ms=self._ttl_ms)
-        )
         self._doubtful = (batch[0].number, batch[-1].number)
         try:
-            response = self._caller.call(request)
+            unrouted = self._ask([line.entry.message for line in batch], batch[0].entry.at_ms)
         except OutcomeUnknown:
             raise
         except MqliteError:
@@ -170,7 +171,33 @@ class _Feeder:
         self._doubtful = None
         self._last = batch[-1].number
         self.sent += len(batch)
-        self.unrouted += sum(1 for seq in response.seq_numbers or [0] * len(batch) if not seq)
+        self._tick(f"{self.sent} messages")
+        self.unrouted += unrouted
+
+    def _ask(self, messages: list[Message], at_ms: int) -> int:
+        """Store a batch; how many of it nobody wanted.
+
+        Under an id of its own where the broker knows that, so that a lost answer can be asked for
+        again. Not with message ids: such a request would refuse one message and store those behind
+        it, and then the line to go on from would be none.
+        """
+        if self._has_ids and not any(message.message_id for message in messages):
+            named = SendResultRequest(
+                self._queue, messages, at_ms, 0 if at_ms else self._ttl_ms, os.urandom(16).hex()
+            )
+            try:
+                slots = self._caller.call(named).results
+            except Unsupported:  # a broker of another make; it has done nothing
+                self._has_ids = False
+            else:
+                return sum(1 for slot in slots if slot.outcome is SlotOutcome.UNMATCHED)
+        request: SendRequest = (
+            ScheduleRequest(self._queue, messages, scheduled_enqueue_time_ms=at_ms)
+            if at_ms
+            else SendRequest(self._queue, messages, ttl_ms=self._ttl_ms)
+        )
+        response = self._caller.call(request)
+        return sum(1 for seq in response.seq_numbers or [0] * len(messages) if not seq)
 
 
 @contextmanager

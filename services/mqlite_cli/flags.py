@@ -55,6 +55,7 @@ TARGET: tuple[Flag, ...] = (
     text("token", "TOKEN", "credential to send; empty: none"),
     file("token-file", "read the credential from this file"),
     duration("timeout", "give up a call after this long, beyond its own --wait (default 30s)"),
+    integer("retries", "N", "repeat a call that did nothing, or is safe to repeat (default 0)"),
     *TLS_FILES,
 )
 """Where a command goes, and with which credential."""

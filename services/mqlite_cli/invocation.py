@@ -16,6 +16,7 @@ from mqlite_actor.contract.wire import Request
 from mqlite_actor.sdk.address import dial
 from mqlite_cli.grammar import Arguments, Command
 from mqlite_cli.output import Output
+from mqlite_cli.refusals import Refusal
 from mqlite_cli.securing import patience_seconds, refuse_for_store, tls_context
 from mqlite_cli.streams import Streams
 from mqlite_cli.target import BrokerTarget, StoreTarget, choose_target
@@ -93,7 +94,7 @@ class Invocation:
         target = self.target
         if isinstance(target, BrokerTarget):
             with _client(target, self.arguments) as client:
-                return work(client)
+                return work(_patient(client, self.arguments))
         return self._run_on_store(target, work)
 
     def held_session(self, work: Callable[[Caller], T], *, leave: Callable[[], None]) -> T:
@@ -139,3 +140,15 @@ def _client(target: BrokerTarget, arguments: Arguments) -> AbstractContextManage
         patience_seconds=seconds,
         tls=tls_context(arguments, target.files, is_tls=dial(target.endpoint).is_tls),
     )
+
+
+def _patient(client: Caller, arguments: Arguments) -> Caller:
+    """The client, or one that asks again."""
+    if not arguments.has("retries"):
+        return client
+    from mqlite_cli.retrying import RETRIES_MAX, RetryingCaller  # noqa: PLC0415 - for few
+
+    retries = arguments.number("retries")
+    if not 0 <= retries <= RETRIES_MAX:
+        raise Refusal(f"--retries must be 0 to {RETRIES_MAX}")
+    return RetryingCaller(client, retries)

@@ -15,6 +15,7 @@ from mqlite_actor.contract.wire import ListQueuesRequest, StatsRequest
 from mqlite_cli.escaping import field
 from mqlite_cli.grammar import did_you_mean
 from mqlite_cli.invocation import Caller, Invocation
+from mqlite_cli.moments import shown_age
 from mqlite_cli.output import Form
 from mqlite_cli.refusals import Refusal
 
@@ -57,7 +58,10 @@ def list_with_counts(run: Invocation) -> int:
         raise Refusal(f"--sort: {field(word)} is none of {known}{hint}")
     rows = sorted(run.session(_rows), key=SORTS[word])
     lines = [] if run.output.form is not Form.TEXT or not rows else _table(rows)
-    run.output.rows(rows, lines, empty="(no queues)")
+    totals = [f"({len(rows)} queues)", "", *map(str, _sums(rows))] if rows else []
+    if rows:
+        totals.append(shown_age(max(row.oldest_message_age_ms for row in rows)))
+    run.output.rows(rows, lines, empty="(no queues)", totals=totals)
     return 0
 
 
@@ -85,7 +89,7 @@ def _rows(caller: Caller) -> list[Row]:
 
 
 def _table(rows: Sequence[Row]) -> list[str]:
-    sums = [sum(numbers) for numbers in zip(*(_counts(row) for row in rows), strict=True)]
+    sums = _sums(rows)
     oldest = max(row.oldest_message_age_ms for row in rows)
     cells = [
         list(_HEADS),
@@ -94,6 +98,10 @@ def _table(rows: Sequence[Row]) -> list[str]:
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [_line(row, widths) for row in cells]
+
+
+def _sums(rows: Sequence[Row]) -> list[int]:
+    return [sum(numbers) for numbers in zip(*(_counts(row) for row in rows), strict=True)]
 
 
 def _counts(row: Row) -> tuple[int, ...]:

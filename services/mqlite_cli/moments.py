@@ -19,6 +19,7 @@ from mqlite_actor.sdk.notation import parse_duration
 _RFC_3339 = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
+_UNITS_MS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MEND = "write an instant like 2030-01-31T08:00:00Z, or a duration from now like 30m"
 
@@ -47,6 +48,24 @@ def shown_moment(ms: int) -> str:
     text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
     fraction = f".{rest:03}".rstrip("0") if rest else ""
     return f"{text}{fraction}Z"
+
+
+def shown_duration(ms: int) -> str:
+    """A duration as flags take it, exactly: `90s`, `7d`; 0 is `0`."""
+    unit, size = next((unit, size) for unit, size in _UNITS_MS if ms % size == 0)
+    return f"{ms // size}{unit}" if ms else "0"
+
+
+def shown_age(ms: int) -> str:
+    """A duration for people, in its two largest units."""
+    units = [(unit, size) for unit, size in _UNITS_MS if ms >= size][:2]
+    if not units:
+        return "0"
+    parts = []
+    for unit, size in units:
+        count, ms = divmod(ms, size)
+        parts.append(f"{count}{unit}" if count else "")
+    return "".join(parts)
 
 
 def _from_now(text: str, *, field: str) -> int:

@@ -1,10 +1,11 @@
 """Results on standard output, as text or as JSON (spec/tools.md 1.1).
 
 Called by the handlers; writes through `streams`. Rules: text puts one result on one line and
-escapes whatever a sender or a broker controls; JSON has two-space indentation, result objects
-sorted by key and messages exactly as on the wire; lists are bare arrays; NDJSON is the same
-objects, each on a line of its own, and a list is only its lines; messages are rendered one by one,
-because the text of a legal batch can be many times its size.
+escapes whatever a sender or a broker controls, and somebody at a terminal may get a table of the
+same; JSON has two-space indentation, result objects sorted by key and messages exactly as on the
+wire; lists are bare arrays; NDJSON is the same objects, each on a line of its own, and a list is
+only its lines; messages are rendered one by one, because the text of a legal batch can be many
+times its size.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from mqlite_actor.contract.wire import Message
 from mqlite_cli.escaping import field, json_text
 from mqlite_cli.refusals import Refusal
 from mqlite_cli.streams import OutputFailed, Streams
+from mqlite_cli.terminal import Terminal
 
 Pairs = Mapping[str, str | int]
 
@@ -43,11 +45,12 @@ def read_form(word: str) -> Form:
 class Output:
     """The results of one command."""
 
-    __slots__ = ("_streams", "form")
+    __slots__ = ("_streams", "form", "terminal")
 
-    def __init__(self, streams: Streams, *, form: Form) -> None:
+    def __init__(self, streams: Streams, *, form: Form, terminal: Terminal) -> None:
         self._streams = streams
         self.form = form
+        self.terminal = terminal
 
     def done(self, pairs: Pairs) -> None:
         """What a changing command did: `ok:` and its pairs in this order, or one object.
@@ -69,7 +72,10 @@ class Output:
         if self.form is not Form.TEXT:
             self._streams.write(self._document(result))
         elif line is not None:
-            self._streams.write(f"{line}\n")
+            head = "ok:"
+            is_done = line.startswith(head) and self.terminal.is_coloured
+            shown = self.terminal.styled(head, "good") + line[len(head) :] if is_done else line
+            self._streams.write(f"{shown}\n")
 
     def document(self, value: msgspec.Struct, *, line: str, is_stream: bool = False) -> None:
         """One object of the wire with its own keys, or its lines. In a stream of documents each is
@@ -81,14 +87,27 @@ class Output:
         else:
             self._streams.write(self._document(value))
 
-    def rows(self, rows: Sequence[msgspec.Struct], lines: Sequence[str], *, empty: str) -> None:
-        """A list of result objects: an array, or a line for each, or the line `empty`."""
+    def rows(
+        self,
+        rows: Sequence[msgspec.Struct],
+        lines: Sequence[str],
+        *,
+        empty: str,
+        is_tabular: bool = True,
+        totals: Sequence[str] = (),
+    ) -> None:
+        """A list of result objects: an array, or a line for each, or the line `empty`. Somebody at
+        a terminal gets a table instead, with `totals` below."""
         if self.form is Form.JSON:
             self._streams.write(self._document(rows))
             return
         if self.form is Form.NDJSON:
             for row in rows:
                 self._streams.write(self._document(row))
+            return
+        table = self.terminal.table(rows, totals) if is_tabular else None
+        if table is not None:
+            self._streams.write(table)
             return
         for line in lines or [empty]:
             self._streams.write(f"{line}\n")

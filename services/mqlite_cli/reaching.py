@@ -43,11 +43,13 @@ def ping(run: Invocation) -> int:
             before = now
 
     run.session(work)
-    best, worst = min(took), max(took)
+    took.sort()
     figures = {
-        "min_ms": round(best, 3),
+        "min_ms": round(took[0], 3),
         "avg_ms": round(sum(took) / count, 3),
-        "max_ms": round(worst, 3),
+        "max_ms": round(took[-1], 3),
+        "p50_ms": round(took[(count - 1) // 2], 3),
+        "p99_ms": round(took[(99 * count - 1) // 100], 3),
     }
     line = " ".join(f"{name}={value:.3f}" for name, value in figures.items())
     run.output.took_effect(

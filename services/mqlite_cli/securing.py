@@ -57,7 +57,7 @@ def tls_context(
 def refuse_for_store(arguments: Arguments) -> None:
     """Refusal if something was said that only a broker has."""
     given = arguments.given()
-    for name in ("timeout", *_TLS):
+    for name in ("timeout", "retries", *_TLS):
         if name in given:
             raise Refusal(f"--{name} is for a broker, and this command opens a store itself")
 

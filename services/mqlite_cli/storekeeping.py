@@ -102,7 +102,8 @@ def backup(run: Invocation) -> int:
         raise Refusal("--keep: 1 or more; it counts the new snapshot, too")
     # A relative path is ours here, and the broker's business there.
     where = str(Path.cwd() / path) if run.is_local and path else path
-    made = run.ask(BackupRequest(path=where, keep=keep))
+    with run.output.terminal.progress(f"writing {where}"):
+        made = run.ask(BackupRequest(path=where, keep=keep))
     if not made.done:
         raise Refusal("the broker ended first, and no file was made")
     result: dict[str, str | int] = {

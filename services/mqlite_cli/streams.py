@@ -19,6 +19,8 @@ from mqlite_cli.escaping import visible
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 
+_COLOURS = {"error": "1;31", "warning": "33"}
+
 BUFFER_BYTES = 64 * 1024
 """Output gathered before it is written: the size of a pipe."""
 
@@ -92,13 +94,26 @@ class Streams:
                 raise OutputFailed("the command was interrupted")
             self._offered += size
 
+    def is_terminal(self, number: int) -> bool:
+        """Whether one of the three is a terminal."""
+        return os.isatty(number)
+
     def complain(self, line: str) -> None:
-        """One line on standard error, whatever `line` holds."""
+        """One line on standard error, whatever `line` holds; on a terminal the word in front of it
+        is coloured."""
+        shown = visible(line)
+        word, colon, rest = shown.partition(": ")
+        if word in _COLOURS and self.is_terminal(STDERR) and _has_colours():
+            shown = f"\x1b[{_COLOURS[word]}m{word}{colon}\x1b[0m{rest}"
         try:
-            _write_all(STDERR, visible(line).encode("utf-8") + b"\n")
+            _write_all(STDERR, shown.encode("utf-8") + b"\n")
         except OSError:
             # There is nowhere left to say it; the exit code still tells.
             return
+
+
+def _has_colours() -> bool:
+    return os.environ.get("TERM", "") not in ("", "dumb") and not os.environ.get("NO_COLOR")
 
 
 def _is_closed(number: int) -> bool:

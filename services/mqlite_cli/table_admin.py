@@ -177,10 +177,11 @@ KEYS: tuple[Command, ...] = (
     Command(
         "key revoke",
         "ID",
-        flags=GLOBAL,
+        flags=(*GLOBAL, flags.switch("yes", "also the key that this very command uses")),
         summary="Revoke an access key for good",
         handler="mqlite_cli.keys:revoke",
         details="The next request with the key is refused; a receive that waits already may still "
         "end.",
+        examples=("mqlite key revoke 6e0f1c6a9d5b4c3e8f7a2b1c0d9e8f7a",),
     ),
 )

@@ -9,8 +9,10 @@ from mqlite_cli import flags
 from mqlite_cli.flags import BODY_FILE, DRY_RUN, GLOBAL, METADATA, PROPERTIES
 from mqlite_cli.grammar import Command, Flag
 
+_LEASE = "LOCK_TOKEN is what `receive --no-ack` printed behind lock-token=."
 
-def _settling(verb: str, summary: str, *own: Flag, details: str = "") -> Command:
+
+def _settling(verb: str, summary: str, *own: Flag, example: str = "") -> Command:
     return Command(
         verb,
         "QUEUE",
@@ -19,7 +21,8 @@ def _settling(verb: str, summary: str, *own: Flag, details: str = "") -> Command
         flags=(*GLOBAL, *own),
         summary=summary,
         handler=f"mqlite_cli.settling:{verb}",
-        details=details,
+        details=_LEASE,
+        examples=(f"mqlite {verb} orders 7 $LOCK_TOKEN{example}",),
     )
 
 
@@ -111,12 +114,14 @@ MESSAGES: tuple[Command, ...] = (
         "abandon",
         "Give a message back, now or after a delay",
         flags.duration("delay", "deliver it again after this long (default at once)"),
+        example=" --delay 30s",
     ),
     _settling(
         "reject",
         "Make a message a dead letter",
         flags.text("reason", "TEXT", "dead_letter_reason (default AppRequested)"),
         flags.text("detail", "TEXT", "dead_letter_description: what a person should know"),
+        example=" --reason 'no such photo'",
     ),
     _settling("defer", "Set a message aside; `receive-deferred` fetches it by number"),
     _settling("renew", "Extend the lease of a message by the queue's lock duration"),

@@ -91,6 +91,7 @@ MORE: tuple[Command, ...] = (
         summary="Delete active messages",
         handler="mqlite_cli.dead_letters:purge_active",
         details="Without --expect it deletes nothing and says how many there are.",
+        examples=("mqlite purge orders --older-than 30d --dry-run",),
     ),
     Command(
         "resubmit",
@@ -106,6 +107,7 @@ MORE: tuple[Command, ...] = (
         summary="Mend a dead letter and make it active again, in one step",
         handler="mqlite_cli.dead_letters:resubmit",
         details="What is not given stays as it is; --prop replaces all properties.",
+        examples=('mqlite resubmit orders 7 \'{"item":"tea"}\' --prop mended=yes',),
     ),
     Command(
         "backup",

@@ -20,6 +20,7 @@ from mqlite_cli import grammar
 from mqlite_cli.commands import BY_NAME
 from mqlite_cli.escaping import field
 from mqlite_cli.grammar import did_you_mean
+from mqlite_cli.moments import shown_duration
 from mqlite_cli.queue_settings import ON_EXPIRE, SETTINGS, read_settings
 from mqlite_cli.refusals import Refusal, UsageError
 
@@ -42,7 +43,6 @@ FLAGS: Final = {wire_name: flag for flag, (wire_name, _) in SETTINGS.items()}
 
 _TABLES: Final = ("queues", "subscriptions")
 _DURATIONS: Final = frozenset(name for name in DEFAULTS if name.endswith("_ms"))
-_UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 
 
 class Subscription(NamedTuple):
@@ -139,10 +139,7 @@ def shown_value(setting: str, value: int | str | bool) -> str:  # noqa: FBT001 -
         return value
     if value < 0:
         return "unbounded"
-    if setting not in _DURATIONS or not value:
-        return str(value)
-    unit, size = next((unit, size) for unit, size in _UNITS_MS if value % size == 0)
-    return f"{value // size}{unit}"
+    return shown_duration(value) if setting in _DURATIONS else str(value)
 
 
 def _created(wanted: Topology, name: str) -> Change:

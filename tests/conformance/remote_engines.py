@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+import trio
+
 from mqlite_actor.clock import Clock
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
@@ -32,6 +34,7 @@ TOKEN: Final = os.environ.get("MQLITE_TEST_DB_AUTH_TOKEN", "")
 @asynccontextmanager
 async def remote_engine(folder: Path, clock: Clock) -> AsyncIterator[Engine]:
     """An engine on a tursodb of its own."""
+    await trio.Path(folder).mkdir(exist_ok=True)
     with running_tursodb(folder) as server:
         options = EngineOptions(clock=clock, background=False)
         async with open_engine(server.url, options) as engine:

@@ -25,6 +25,12 @@ Receiver Run Receiver.Close ReceiverOption WithAutoRenew WithConcurrency WithPre
 """,
 )
 
+LATER = [
+    "AdminService/Observe", "KeyService/CreateKey", "KeyService/ListKeys", "KeyService/RevokeKey",
+    "receive_mode", "receive_attempt_id", "rate_per_second", "mqk_",
+]  # fmt: skip
+"""What the site of v0.3.3 says of programs beyond that."""
+
 
 def rows() -> list[tuple[list[str], str, str]]:
     lines = PAGE.read_text("utf-8").splitlines()
@@ -34,7 +40,7 @@ def rows() -> list[tuple[list[str], str, str]]:
 
 
 def test_every_name_of_the_go_package_has_its_row() -> None:
-    assert sorted(name for names, _, _ in rows() for name in names) == sorted(GO)
+    assert sorted(name for names, _, _ in rows() for name in names) == sorted(GO + LATER)
 
 
 def test_every_name_of_ours_exists_and_what_has_none_says_why() -> None:

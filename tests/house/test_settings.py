@@ -95,6 +95,7 @@ FIELDS = {
     "workers": ["WORKERS"],
     "link_socket": ["LINK_SOCKET"],
     "cors": ["CORS"],
+    "console": ["UI"],
     "log_level": ["LOG_LEVEL"],
     "log_format": ["LOG_FORMAT"],
     "docs_url": ["DOCS_URL"],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -144,21 +146,55 @@ def test_an_error_of_the_broker_is_the_same_class(backend: str) -> None:
         use(server, body, backend)
 
 
+@pytest.mark.parametrize("attempt", ["", "an id"])
 @both_loops
 def test_a_receive_given_up_before_its_answer_closes_the_connection_for_the_broker_to_see(
-    backend: str, broker: Broker, queue: str
+    backend: str, attempt: str, broker: Broker, queue: str
 ) -> None:
     async def main() -> None:
         async with mq.connect(broker.url, token=broker.token) as q:
             await q.create_queue(queue)
             with anyio.move_on_after(0.05) as given_up:
-                await q.receive(queue, wait=20)
+                await q.receive(queue, wait=20, attempt_id=attempt)
             assert given_up.cancelled_caught
             await q.send_one(queue, b"1")
             (message,) = await q.receive(queue, wait=5)
             assert message.delivery_count == 1
 
     run(backend, main)
+
+
+@both_loops
+def test_a_claim_under_an_attempt_id_whose_answer_was_lost_is_asked_for_and_given_back(
+    backend: str,
+) -> None:
+    """The broker keeps such a claim for whoever repeats the id, and nobody else will."""
+    asked = threading.Event()
+    left = threading.Event()
+
+    def answer(request: Recorded) -> bytes | None:
+        if request.call == "QueueService/Receive":
+            if not asked.is_set():
+                asked.set()
+                left.wait(BOUND_SECONDS)
+                return None  # the claim is made, and the answer goes nowhere
+            return reply(200, {"messages": [MESSAGE]})
+        return reply(200, {"results": [{"seq_number": 7, "ok": True}]})
+
+    async def body(q: Handle) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(q.receive, "q", wait=20, attempt_id="an id"))
+            while not asked.is_set():
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+            left.set()
+
+    with loopback(answer) as server:
+        use(server, body, backend)
+    assert server.requests[2].target.endswith("/Release")
+    first, again, release = (json.loads(request.body) for request in server.requests)
+    assert (first["wait_time_ms"], again.get("wait_time_ms", 0)) == (20_000, 0)
+    assert {each["receive_attempt_id"] for each in (first, again, release)} == {"an id"}
 
 
 @pytest.mark.parametrize("is_old", [False, True], ids=["ours", "an older broker"])

@@ -245,7 +245,7 @@ async def test_the_readiness_of_its_broker_is_the_engines(q: Embedded) -> None:
 
 def test_its_options_show_no_token() -> None:
     options = ServeOptions(
-        addr=ANYWHERE, tokens="secret", monitor_tokens=["secret"], metrics=False, cors="",
+        addr=ANYWHERE, tokens="secret", monitor_tokens=["secret"], metrics=False, cors="", ui=True,
         version="", docs_url="", tls=None, connections_max=None, insecure_allow_remote=False,
     )  # fmt: skip
     assert "secret" not in repr(options)

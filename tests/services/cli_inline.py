@@ -4,7 +4,10 @@ is not the point (cli_process.py). The same words, streams and exit codes; a run
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,12 +32,13 @@ class Inline:
         self.environ = dict(environ or {})
         self._capfd = capfd
 
-    def run(self, *words: str, check: int | None = None) -> Finished:
+    def run(self, *words: str, stdin: bytes | None = None, check: int | None = None) -> Finished:
         """Run `mqlite WORDS`. `check` is an exit code."""
         self._capfd.readouterr()
-        streams = Streams()
-        code = dispatch(list(words), environ=self.environ, streams=streams)
-        streams.flush()
+        with _standard_input(stdin):
+            streams = Streams()
+            code = dispatch(list(words), environ=self.environ, streams=streams)
+            streams.flush()
         out, err = self._capfd.readouterr()
         finished = Finished(code, out.encode(), err)
         if check is not None:
@@ -44,3 +48,21 @@ class Inline:
     def ok(self, *words: str) -> str:
         """Run what must succeed; what it printed."""
         return self.run(*words, check=0).text
+
+
+@contextmanager
+def _standard_input(content: bytes | None) -> Iterator[None]:
+    """This process's descriptor 0 as a file of these bytes; None leaves it alone."""
+    if content is None:
+        yield
+        return
+    kept = os.dup(0)
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.write(content)
+            file.seek(0)
+            os.dup2(file.fileno(), 0)
+            yield
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)

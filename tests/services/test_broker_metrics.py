@@ -101,7 +101,7 @@ async def test_with_the_switch_the_card_names_the_path(scene: Scene) -> None:
     found = await card(scene)
     assert list(found) == [
         "name", "description", "version", "status", "auth", "docs", "endpoints", "health",
-        "metrics",
+        "metrics", "ui",
     ]  # fmt: skip
     assert found["metrics"] == "/metrics"
     assert "/metrics" not in found["endpoints"]

@@ -46,11 +46,11 @@ async def test_the_card_has_the_contracts_keys_in_order(scene: Scene, method: st
     assert (answer.status, answer.headers["content-type"]) == (200, JSON)
     card = json.loads(answer.body)
     assert list(card) == [
-        "name", "description", "version", "status", "auth", "docs", "endpoints", "health",
+        "name", "description", "version", "status", "auth", "docs", "endpoints", "health", "ui",
     ]  # fmt: skip
     assert answer.body == json.dumps(card, separators=(",", ":")).encode() + b"\n"
     assert (card["name"], card["version"], card["status"]) == ("mqlite", __version__, "ok")
-    assert (card["auth"], card["health"]) == ("bearer", "/healthz")
+    assert (card["auth"], card["health"], card["ui"]) == ("bearer", "/healthz", "/ui")
     assert card["docs"] == scene.settings.docs_url
 
 
@@ -119,8 +119,6 @@ async def test_health_is_answered_when_the_engine_is_closed_and_calls_are_500(
 
 UNKNOWN_PATHS = (
     "/nope",
-    "/ui",
-    "/ui/",
     "/uixyz",
     "/metrics",
     "/mqlite.v1.",

@@ -90,6 +90,7 @@ async def test_the_start_is_told_in_the_contracts_order(tmp_path: Path) -> None:
         r"INFO mqlite broker version=\S+ addr=127\.0\.0\.1:0 db=\S+ sync=NORMAL backend=local$",
         r"INFO .*tokens.* n=2$",
         r"INFO .*cors=\*$",
+        r"INFO console url=http://127\.0\.0\.1:\d+/ui/$",
         READY.pattern,
     ]
     places = [

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from mqlite_cli import usage
-from mqlite_cli.commands import ALIASES, BY_NAME, COMMANDS, GROUPS
+from mqlite_cli.commands import ALIASES, BY_NAME, GROUPS
 from mqlite_cli.table_care import CARE
 from mqlite_cli.table_more import MORE
 from mqlite_cli.table_topology import TOPOLOGY
 from mqlite_cli.table_work import WORK
-from tests.services.cli_process import BOUND_SECONDS, Shell, clean_environ
+from tests.services.cli_process import Shell
 
 CONTRACT = """
 serve create-queue subscribe list list-subscriptions send schedule cancel receive receive-deferred
@@ -68,23 +66,3 @@ def test_every_command_explains_itself(name: str) -> None:
     assert text.startswith(f"usage: mqlite {command.name} [flags]")
     assert all(f"--{flag}" in text for flag in command.flags)
     assert all(example in text for example in command.examples)
-
-
-def test_every_example_works_in_the_order_of_the_help_page(tmp_path: Path) -> None:
-    examples = [line for command in COMMANDS for line in command.examples]
-    assert len(examples) >= 20
-    script = ['mqlite() { "$PY" -m mqlite_cli "$@"; }', "set -e", "mqlite create-queue parked"]
-    done = subprocess.run(
-        ["sh", "-c", "\n".join([*script, *examples])],
-        cwd=tmp_path,
-        env=clean_environ({"PY": sys.executable, "XDG_CONFIG_HOME": str(tmp_path / "etc")}),
-        capture_output=True,
-        text=True,
-        timeout=5 * BOUND_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done
-    told = ("key id=", "queue=", "exported=")
-    noise = [line for line in done.stderr.splitlines() if not line.startswith(told)]
-    assert noise == []
-    assert 'body="two coffees"' in done.stdout

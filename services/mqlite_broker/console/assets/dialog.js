@@ -1,0 +1,104 @@
+// Questions in a <dialog>: a form, its fields, and an action that may fail and be tried again.
+// Used by every page that changes something. The dialog closes when the action has succeeded or the person
+// gave up; a failure is shown in it and nothing is lost. Rule: what destroys is confirmed by typing.
+
+import { h, say } from "./dom.js";
+import { visible } from "./format.js";
+
+// Resolves to what `act` returned, or to null if the person gave up.
+//   title, body: what it is about; body is nodes or texts.
+//   action: the word on the button; isDanger colours it.
+//   typed: a text that must be typed before the button works.
+//   act(): does it; called when the form is sent. Throws what is to be shown.
+//   ready(): whether the button may be pressed, asked after each input.
+export function ask({
+  title,
+  body = [],
+  action,
+  isDanger = false,
+  typed = "",
+  act,
+  ready = () => true,
+  isWide = false,
+}) {
+  return new Promise((resolve) => {
+    const problem = h("p", { class: "problem", role: "alert" });
+    const send = h("button", { type: "submit", class: isDanger ? "danger" : "primary" }, action);
+    const cancel = h("button", { type: "button" }, "Cancel");
+    const heading = h("h2", { id: "dialog-title" }, title);
+    const guard = typed ? confirmation(typed) : null;
+    const form = h(
+      "form",
+      {},
+      heading,
+      body,
+      guard?.node,
+      problem,
+      h("div", { class: "actions" }, cancel, send),
+    );
+    const dialog = h("dialog", { "aria-labelledby": "dialog-title", class: isWide ? "wide" : "" }, form);
+    let isAtWork = false;
+    let result = null;
+    const judge = () => {
+      send.disabled = isAtWork || !ready() || Boolean(guard && !guard.isTyped());
+      cancel.disabled = isAtWork;
+    };
+    cancel.addEventListener("click", () => dialog.close());
+    dialog.addEventListener("cancel", (event) => isAtWork && event.preventDefault());
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(result);
+    });
+    form.addEventListener("input", judge);
+    form.addEventListener("change", judge);
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      if (send.disabled) return;
+      isAtWork = true;
+      judge();
+      say(problem, "");
+      try {
+        result = (await act()) ?? true;
+        dialog.close();
+      } catch (error) {
+        say(problem, error.message);
+      }
+      isAtWork = false;
+      judge();
+    });
+    document.body.append(dialog);
+    judge();
+    dialog.showModal();
+  });
+}
+
+// A word that has to be typed; a name that cannot be typed is confirmed by the word "delete".
+function confirmation(typed) {
+  const word = typed === visible(typed) && typed.trim() === typed && typed.length <= 60 ? typed : "delete";
+  const input = h("input", { type: "text", autocomplete: "off", spellcheck: "false", "data-confirm": "" });
+  const node = h(
+    "label",
+    { class: "field" },
+    h("span", {}, "Type ", h("strong", {}, word), " to confirm"),
+    input,
+  );
+  return { node, isTyped: () => input.value === word };
+}
+
+// Shows something until it is closed.
+export function tell({ title, body, isWide = true }) {
+  const close = h("button", { type: "button", class: "primary" }, "Close");
+  const heading = h("h2", { id: "dialog-title" }, title);
+  const dialog = h(
+    "dialog",
+    { "aria-labelledby": "dialog-title", class: isWide ? "wide" : "" },
+    heading,
+    body,
+    h("div", { class: "actions" }, close),
+  );
+  close.addEventListener("click", () => dialog.close());
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}

@@ -1,0 +1,219 @@
+"""Dead letters in the console: seen, put back, mended, purged, none of it by one wrong click."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.console.scene import Scene, decoded
+
+
+def active(scene: Scene, queue: str) -> list[int]:
+    return [each["seq_number"] for each in scene.peek(queue, state="active", max=1000)]
+
+
+def test_the_worst_queue_comes_first_and_leads_to_its_letters(scene: Scene) -> None:
+    scene.queue("dead-few")
+    scene.queue("dead-many")
+    scene.kill("dead-few", "a")
+    scene.kill("dead-many", *["b"] * 30, reason="Broken", subject="s")
+    scene.enter("#/dead-letters")
+    heads = scene.page.get_by_role("rowheader").all_inner_texts()
+    assert heads.index("dead-many") < heads.index("dead-few")
+    scene.row("dead-many").get_by_role("link").click()
+    expect(scene.page.locator("main h1")).to_have_text("Dead letters of dead-many")
+    scene.see("30 dead letters in dead-many")
+    expect(scene.page.locator("tbody tr")).to_have_count(30)
+    expect(scene.page.locator("tbody tr").first).to_contain_text("Broken")
+
+
+@pytest.mark.promise("T79")
+def test_chosen_letters_are_redriven_and_the_others_stay(scene: Scene) -> None:
+    queue = scene.queue("choose")
+    numbers = scene.kill(queue, *"abcde")
+    scene.enter("#/dead-letters/choose")
+    expect(scene.page.get_by_role("button", name="Redrive selected…")).to_be_disabled()
+    for number in (numbers[1], numbers[3]):
+        scene.page.get_by_label(f"Select message {number}", exact=True).check()
+    scene.press("Redrive 2 selected…")
+    scene.asked("Redrive 2 dead letters of choose")
+    scene.press("Redrive")
+    scene.noted("Redrove 2 messages.")
+    assert active(scene, queue) == [numbers[1], numbers[3]]
+    expect(scene.page.locator("tbody tr")).to_have_count(3)
+    scene.press("Select this page")
+    expect(scene.page.get_by_role("button", name="Redrive 3 selected…")).to_be_enabled()
+
+
+def test_a_letter_that_somebody_took_meanwhile_is_told_of(scene: Scene) -> None:
+    queue = scene.queue("raced")
+    numbers = scene.kill(queue, *"ab")
+    scene.enter("#/dead-letters/raced")
+    scene.press("Select this page")
+    scene.ask("AdminService/RedriveSelected", {"queue": queue, "seq_numbers": numbers[:1]})
+    scene.press("Redrive 2 selected…")
+    scene.asked("Redrive 2 dead letters of raced")
+    scene.press("Redrive")
+    scene.noted("Redrove 1 message. 1 other had been moved or deleted by somebody else.")
+
+
+@pytest.mark.promise("T79")
+def test_many_go_to_another_queue_at_a_rate_and_can_be_stopped(scene: Scene) -> None:
+    """The clock of the page is the test's, so a second between two steps takes none."""
+    source, target = scene.queue("paced"), scene.queue("paced-target")
+    scene.kill(source, *["x"] * 25)
+    scene.page.clock.install()
+    scene.enter("#/dead-letters/paced")
+    scene.see("25 dead letters in paced")
+    scene.press("Redrive many…")
+    scene.fill("To another queue", target)
+    scene.fill("At most so many a second", "10")
+    scene.press("Redrive")
+    scene.see("10 of 25")
+    assert scene.stats(target)["active"] == 10
+    scene.page.clock.run_for(1_000)
+    scene.see("20 of 25")
+    scene.press("Stop")
+    scene.page.clock.run_for(1_000)
+    scene.noted("Redrove 25 messages.")
+    assert (scene.stats(source)["dead_lettered"], scene.stats(target)["active"]) == (0, 25)
+
+
+def test_only_so_many_or_so_old_are_redriven(scene: Scene) -> None:
+    queue = scene.queue("bounded")
+    numbers = scene.kill(queue, *"abcde")
+    scene.enter("#/dead-letters/bounded")
+    scene.see("5 dead letters in bounded")
+    scene.press("Redrive many…")
+    scene.see(f"Begins with messages {', '.join(map(str, numbers))}; at most 5.")
+    scene.fill("At most", "2")
+    scene.see(f"Begins with messages {numbers[0]}, {numbers[1]}; at most 2.")
+    scene.press("Redrive")
+    scene.noted("Redrove 2 messages.")
+    assert active(scene, queue) == numbers[:2]
+    scene.press("Redrive many…")
+    scene.fill("Only those sent longer ago than", "1 day")
+    scene.see(re.compile("“1 day” is no duration"))
+    scene.fill("Only those sent longer ago than", "1d")
+    scene.see("There is none like that.")
+    scene.press("Redrive")
+    scene.noted("Redrove 0 messages.")
+    assert scene.stats(queue)["dead_lettered"] == 3
+
+
+def test_a_letter_is_mended_and_put_back_in_one_step(scene: Scene) -> None:
+    queue = scene.queue("mend")
+    (number,) = scene.kill(
+        queue, '{"quantity": "three"}', reason="NotANumber", subject="keep", group_id="g",
+        properties={"keep": "this", "mend": "that"},
+    )  # fmt: skip
+    scene.enter("#/dead-letters/mend")
+    scene.open_message(number)
+    scene.press("Edit and resubmit…")
+    dialog = scene.asked(f"Edit message {number} and put it back")
+    expect(dialog).to_contain_text("It died of “NotANumber”.")
+    scene.fill("Body", '{"quantity": 3}')
+    dialog.get_by_text("Other fields").click()
+    scene.fill("Properties", "keep=this\nmend=thus")
+    scene.press("Resubmit")
+    scene.noted(f"Message {number} was put back as {number}.")
+    (mended,) = scene.peek(queue)
+    assert (mended["state"], decoded(mended)) == ("active", b'{"quantity": 3}')
+    assert (mended["subject"], mended["group_id"]) == ("keep", "g")
+    assert mended["properties"] == {"keep": "this", "mend": "thus"}
+    assert "delivery_count" not in mended
+
+
+def test_what_was_not_edited_is_kept_byte_for_byte(scene: Scene) -> None:
+    """A field of a form cannot show a line break or a zero byte; it must not lose them either."""
+    queue, target = scene.queue("exact"), scene.queue("exact-target")
+    body = b"\xff\r\n\x00binary"
+    odd: dict[str, Any] = {"subject": "two\nlines", "properties": {"a=b": "c\nd", "": "empty name"}}
+    (number,) = scene.kill(queue, body, **odd)
+    scene.enter("#/dead-letters/exact")
+    scene.open_message(number)
+    scene.press("Edit and resubmit…")
+    scene.asked(f"Edit message {number} and put it back")
+    assert scene.dialog.get_by_label("Body, in hexadecimal").input_value() == (
+        "ff 0d 0a 00 62 69 6e 61 72 79"
+    )
+    scene.dialog.get_by_text("Other fields").click()
+    shown = scene.dialog.get_by_label("Properties").input_value()
+    assert json.loads(shown) == odd["properties"]
+    scene.fill("Into another queue", target)
+    scene.press("Resubmit")
+    scene.noted(f"Message {number} was put back into exact-target as")
+    (moved,) = scene.peek(target)
+    assert decoded(moved) == body
+    assert {key: moved[key] for key in odd} == odd
+
+
+def test_a_refused_edit_loses_nothing_and_can_be_mended(scene: Scene) -> None:
+    queue = scene.queue("refused", ordering_mode="group_fifo")
+    (number,) = scene.kill(queue, "x", group_id="g")
+    scene.enter("#/dead-letters/refused")
+    scene.open_message(number)
+    scene.press("Edit and resubmit…")
+    dialog = scene.asked(f"Edit message {number} and put it back")
+    scene.fill("Body", "mended")
+    dialog.get_by_text("Other fields").click()
+    scene.fill("Group", "")
+    scene.press("Resubmit")
+    expect(dialog.get_by_role("alert")).to_contain_text("group_id is empty")
+    assert dialog.get_by_label("Body").input_value() == "mended"
+    assert scene.stats(queue)["dead_lettered"] == 1
+    scene.fill("Group", "h")
+    scene.press("Resubmit")
+    scene.noted("was put back")
+    (mended,) = scene.peek(queue)
+    assert (mended["group_id"], decoded(mended)) == ("h", b"mended")
+
+
+@pytest.mark.promise("T79")
+def test_a_purge_wants_the_name_and_takes_what_was_shown(scene: Scene) -> None:
+    queue = scene.queue("purge me")
+    numbers = scene.kill(queue, *"abc")
+    scene.enter("#/dead-letters/purge%20me")
+    scene.see("3 dead letters in purge me")
+    scene.press("Purge…")
+    dialog = scene.asked("Purge dead letters of purge me")
+    scene.see(f"Begins with messages {', '.join(map(str, numbers))}; at most 3.")
+    button = dialog.get_by_role("button", name="Purge up to 3")
+    expect(button).to_be_disabled()
+    for wrong in ("purge", "PURGE ME", "purge me "):
+        scene.fill("Type purge me to confirm", wrong)
+        expect(button).to_be_disabled()
+    scene.page.keyboard.press("Enter")
+    assert scene.stats(queue)["dead_lettered"] == 3
+    scene.fill("Type purge me to confirm", "purge me")
+    scene.kill(queue, "a fourth, which nobody was told of")
+    button.click()
+    scene.noted("Purged 3 dead letters.")
+    assert scene.stats(queue)["dead_lettered"] == 1
+
+
+def test_giving_up_a_dialog_changes_nothing(scene: Scene) -> None:
+    queue = scene.queue("spared")
+    (number,) = scene.kill(queue, "x")
+    scene.enter("#/dead-letters/spared")
+    for name in ("Purge…", "Redrive many…"):
+        scene.press(name)
+        scene.press("Cancel")
+        scene.closed()
+        scene.press(name)
+        scene.page.keyboard.press("Escape")
+        scene.closed()
+    scene.open_message(number)
+    scene.press("Edit and resubmit…")
+    scene.asked(f"Edit message {number} and put it back")
+    scene.fill("Body", "y")
+    scene.press("Cancel")
+    scene.closed()
+    changing = re.compile(r"Redrive|Purge|Resubmit")
+    assert not [call for call in scene.calls if changing.search(call)]
+    (letter,) = scene.peek(queue)
+    assert (letter["state"], decoded(letter)) == ("dead_lettered", b"x")
