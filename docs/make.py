@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a script, it finds its neighbours by their full names
-sys.path.append(str(ROOT / "services"))  # where the front ends are while nothing is installed
+sys.path.insert(1, str(ROOT / "services"))  # those of this tree, whatever is installed
 
 from docs import calls_page, command_line, python_page  # noqa: E402  # after the path
 from docs.prose import plain, table  # noqa: E402  # the same

@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 from mqlite_actor.contract.wire import (
     Int,
     Message,
+    QueueConfig,
     Request,
     Response,
     SettleItem,
@@ -254,14 +255,20 @@ class UpdateQueueResponse(Response, frozen=True):
 
     generation: str
     config: QueueSettings
+    created: bool = False
 
 
 class UpdateQueueRequest(Request[UpdateQueueResponse], frozen=True):
-    """Change some settings of an existing queue, if it is (still) the one of this generation."""
+    """Change some settings of an existing queue, if it is (still) the one of this generation.
+
+    With `create`, a queue that is not there is made so, in the same transaction; one that is there
+    keeps what `config` does not name.
+    """
 
     name: str = ""
     config: QueuePatch = QueuePatch()
     generation: str = ""
+    create: QueueConfig | UnsetType = UNSET
 
 
 class DeleteSubscriptionResponse(Response, frozen=True):

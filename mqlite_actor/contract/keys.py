@@ -57,11 +57,16 @@ class ListKeysResponse(Response, frozen=True, omit_defaults=True):
 
 
 class ListKeysRequest(Request[ListKeysResponse], frozen=True):
-    """List keys, revoked and expired ones included."""
+    """List keys, revoked and expired ones included.
+
+    `token_sha256` (ours): only the key whose token has this SHA-256, in lower-case hex. Whoever has
+    a token finds its key by it; it tells nobody else anything.
+    """
 
     after_id: str = ""
     limit: Int = 0
     sort: str = ""
+    token_sha256: str = ""
 
 
 class RevokeKeyRequest(Request[OkResponse], frozen=True):

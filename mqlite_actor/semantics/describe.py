@@ -1,8 +1,9 @@
 """DescribeQueue and UpdateQueue: one queue's whole configuration, and a change of parts of it.
 
 Called through the operations table. Describing looks only, so it may run on a reader's connection.
-An update names what changes and leaves the rest, where CreateQueue replaces everything; the
-optional generation keeps it from a queue that was made anew under the same name.
+An update names what changes and leaves the rest, where CreateQueue replaces everything, and may
+make a queue that is not there; the optional generation keeps it from a queue that was made anew
+under the same name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from mqlite_actor.contract.ext import (
     UpdateQueueRequest,
     UpdateQueueResponse,
 )
-from mqlite_actor.contract.wire import QueueConfig, StatsRequest, SubscriptionInfo
+from mqlite_actor.contract.wire import (
+    CreateQueueRequest,
+    QueueConfig,
+    StatsRequest,
+    SubscriptionInfo,
+)
 from mqlite_actor.semantics import entities
 from mqlite_actor.semantics.peek import stats
 from mqlite_actor.storage import counts, looking, queues, subscriptions
@@ -70,13 +76,26 @@ def describe_queue(
 
 
 def update_queue(tx: Transaction, request: UpdateQueueRequest, now_ms: int) -> UpdateQueueResponse:
-    """Change what the patch names; the configuration that holds now."""
+    """Change what the patch names, or make the queue; the configuration that holds now."""
+    created = _created(tx, request, now_ms)
     queue = _named(tx, request.name)
     check_generation(queue, request.generation)
     if request.config != QueuePatch():
         entities.reconfigure(tx, queue, _patched(queue, request.config), now_ms)
         queue = queues.find(tx, request.name)
-    return UpdateQueueResponse(generation=queue.generation, config=settings(queue))
+    return UpdateQueueResponse(queue.generation, settings(queue), created)
+
+
+def _created(tx: Transaction, request: UpdateQueueRequest, now_ms: int) -> bool:
+    """Make the queue if that was asked for and it is not there."""
+    if request.create is msgspec.UNSET:
+        return False
+    if request.generation:
+        raise InvalidArgument("generation names a queue that is there; with create leave it out")
+    if request.name and queues.lookup(tx, request.name) is not None:
+        return False
+    entities.create_queue(tx, CreateQueueRequest(request.name, request.create), now_ms)
+    return True
 
 
 def check_generation(queue: Queue, generation: str) -> None:

@@ -37,6 +37,7 @@ ALL_BITS: Final = 7
 SORTS: Final = ("", "id_asc", "created_desc")
 
 _ID: Final = re.compile("[0-9a-f]{32}")
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 def create_key(tx: Transaction, request: CreateKeyRequest, now_ms: int) -> CreateKeyResponse:
@@ -71,6 +72,8 @@ def list_keys(tx: Transaction, request: ListKeysRequest, now_ms: int) -> ListKey
         raise InvalidArgument(f"limit is from 1 to {limits.KEYS_PAGE_MAX}, or 0 for the default")
     if request.after_id:
         _check_id(request.after_id, "after_id")
+    if request.token_sha256:
+        return ListKeysResponse(keys=_of_digest(tx, request.token_sha256))
     limit = request.limit or limits.KEYS_PAGE_DEFAULT
     if request.sort == "created_desc":
         found = tx.run([_newest_page(tx, request.after_id, limit + 1)])[0]
@@ -140,6 +143,12 @@ def _key(row: Row) -> AccessKey:
         expires_at_ms=expires_at,
         revoked_at_ms=revoked_at,
     )
+
+
+def _of_digest(tx: Transaction, text: str) -> list[AccessKey]:
+    if not _DIGEST.fullmatch(text):
+        raise InvalidArgument("token_sha256 has to be 64 lowercase hexadecimal digits")
+    return [_key(row) for row in tx.run([keys.by_hash(bytes.fromhex(text))])[0]]
 
 
 def _newest_page(tx: Transaction, after_id: str, limit: int) -> Statement:

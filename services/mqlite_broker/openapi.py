@@ -88,6 +88,7 @@ FIELDS: Final[dict[str, dict[str, Json]]] = {
         "after_id": {"type": "string", "pattern": "^([0-9a-f]{32})?$", "default": ""},
         "limit": {**_AT_LEAST_0, "maximum": limits.KEYS_PAGE_MAX},
         "sort": _words("id_asc", "created_desc"),
+        "token_sha256": {"type": "string", "pattern": "^([0-9a-f]{64})?$", "default": ""},
     },
 }
 """By struct and field, where the bare type would let through what the broker refuses. A field

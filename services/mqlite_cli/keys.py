@@ -9,6 +9,7 @@ first key is made (ruling R18).
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Sequence
@@ -32,8 +33,10 @@ from mqlite_cli.output import key_values
 from mqlite_cli.refusals import Refusal
 from mqlite_cli.secret_file import SecretFile
 from mqlite_cli.streams import OutputFailed
+from mqlite_cli.target import BrokerTarget
 
 STATES = ("active", "expired", "revoked")
+_TOKEN_PREFIX = "mqk_"  # the public beginning of every token, not a secret
 _ID = re.compile("[0-9a-f]{32}")
 
 
@@ -96,9 +99,30 @@ def list_keys(run: Invocation) -> int:
 def revoke(run: Invocation) -> int:
     """`key revoke ID`: repeating it succeeds."""
     (key_id,) = run.arguments.words
-    run.ask(RevokeKeyRequest(id=key_id))
+    token = run.target.token if isinstance(run.target, BrokerTarget) else ""
+
+    def work(caller: Caller) -> None:
+        # Every managed key begins so; a broker's list of tokens is not revoked here.
+        if token.startswith(_TOKEN_PREFIX) and not run.arguments.is_on("yes"):
+            _refuse_own(caller, token, key_id)
+        caller.call(RevokeKeyRequest(id=key_id))
+
+    run.session(work)
     run.output.done({"action": "key-revoke", "id": key_id})
     return 0
+
+
+def _refuse_own(caller: Caller, token: str, key_id: str) -> None:
+    """Refusal if the key is the one that this very command uses."""
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    try:
+        found = caller.call(ListKeysRequest(token_sha256=digest)).keys
+    except InvalidArgument:
+        return  # a broker of another make, which cannot tell
+    if [key.id for key in found] == [key_id]:
+        raise Refusal(
+            f"{key_id} is the key that this command uses, and nothing was done; --yes revokes it"
+        )
 
 
 def _own_id(given: str) -> str:

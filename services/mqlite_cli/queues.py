@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
-from mqlite_actor.contract.errors import GenerationConflict, QueueNotEmpty, QueueNotFound
+from mqlite_actor.contract.errors import (
+    GenerationConflict,
+    QueueNotEmpty,
+    QueueNotFound,
+    Unsupported,
+)
 from mqlite_actor.contract.ext import QueuePatch, UpdateQueueRequest
 from mqlite_actor.contract.wire import (
     CreateQueueRequest,
@@ -29,17 +34,22 @@ def create_queue(run: Invocation) -> int:
     """`create-queue NAME`: create, or replace the whole configuration."""
     (name,) = run.arguments.words
     settings = read_settings(run.arguments)
-    request = CreateQueueRequest(name=name, config=msgspec.convert(settings, QueueConfig))
+    config = msgspec.convert(settings, QueueConfig)
     if not run.arguments.is_on("if-not-exists"):
-        run.ask(request)
+        run.ask(CreateQueueRequest(name, config))
         run.output.done({"action": "create-queue", "queue": name})
         return 0
 
     def work(caller: Caller) -> str:
-        if any(queue.name == name for queue in caller.call(ListQueuesRequest()).queues):
-            return "exists"
-        caller.call(request)
-        return "created"
+        try:
+            made = caller.call(UpdateQueueRequest(name, create=config))
+        except Unsupported:
+            # Of another make, which can only be asked before.
+            if any(queue.name == name for queue in caller.call(ListQueuesRequest()).queues):
+                return "exists"
+            caller.call(CreateQueueRequest(name, config))
+            return "created"
+        return "created" if made.created else "exists"
 
     run.output.done({"action": "create-queue", "queue": name, "outcome": run.session(work)})
     return 0

@@ -41,8 +41,8 @@ Sweep = Callable[[], Awaitable[None]]
 """Runs every pass once, on the clock of the test."""
 
 OURS: Final = {"MainThread", "Trio thread", "browser"}
-"""Threads that may be there: this one, trio's cache of idle ones, and that of the console's browser,
-which a worker of the tests keeps once it has one."""
+"""Threads that may be there: this one, trio's cache of idle ones, and a browser's, which a worker
+of the tests keeps once it has it."""
 
 
 @dataclass(frozen=True)

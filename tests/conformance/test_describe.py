@@ -182,3 +182,24 @@ async def test_a_new_ordering_holds_for_what_is_there(handle: Handle, queue: str
     await handle.update_queue(queue, ordering_mode="standard")
     assert [m.body for m in await asking.take(handle, queue, 9)] == [b"2", b"3"]
     await asking.complete(handle, queue, first)
+
+
+async def test_a_queue_that_is_not_there_is_made_and_one_that_is_stays(
+    handle: Handle, queue: str
+) -> None:
+    wanted = ext.UpdateQueueRequest(queue, create=FULL)
+    first = await handle.call(wanted)
+    assert (first.created, first.config) == (True, as_settings(FULL))
+    await handle.update_queue(queue, max_delivery_count=7)
+    again = await handle.call(wanted)
+    assert (again.created, again.config.max_delivery_count) == (False, 7)
+    assert again.generation == first.generation
+    patched = ext.UpdateQueueRequest(queue, ext.QueuePatch(max_delivery_count=8), create=FULL)
+    assert (await handle.call(patched)).config.max_delivery_count == 8
+    for wrong in (
+        ext.UpdateQueueRequest(queue, generation=first.generation, create=FULL),
+        ext.UpdateQueueRequest("", create=FULL),
+        ext.UpdateQueueRequest(f"{queue}2", create=QueueConfig(ordering_mode="fifo")),
+    ):
+        with pytest.raises(InvalidArgument):
+            await handle.call(wrong)

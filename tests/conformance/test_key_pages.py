@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 import trio
 
@@ -115,3 +117,15 @@ async def test_a_page_has_100_keys_unless_told_otherwise_and_1000_at_most(handle
             assert found.next_after_id == found.keys[-1].id
     assert len((await page(handle, at(0), 1000)).keys) == 1000
     assert (await page(handle, at(0), 1000)).next_after_id == ""
+
+
+async def test_whoever_has_a_token_finds_its_key_and_nobody_else_does(handle: Handle) -> None:
+    made = await create(handle)
+    await create(handle)
+    digest = hashlib.sha256(made.token.encode()).hexdigest()
+    found = await handle.call(ListKeysRequest(token_sha256=digest))
+    assert found == ListKeysResponse(keys=[made.key])
+    assert await handle.call(ListKeysRequest(token_sha256="0" * 64)) == ListKeysResponse(keys=[])
+    for wrong in (digest[1:], digest.upper(), made.key.id):
+        with pytest.raises(InvalidArgument, match="token_sha256"):
+            await handle.call(ListKeysRequest(token_sha256=wrong))

@@ -39,6 +39,7 @@ class Scene:
         self.faults: list[str] = []
         self.is_offline = False
         self.allowed: list[str] = []
+        self.others: tuple[str, ...] = ()
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.faults.append(f"an error escaped: {error}"))
         page.on("request", self._asked)
@@ -54,7 +55,7 @@ class Scene:
 
     def _asked(self, request: Request) -> None:
         url = request.url
-        if not url.startswith((f"{self.base}/", "blob:", "data:")):
+        if not url.startswith((f"{self.base}/", *self.others, "blob:", "data:")):
             self.faults.append(f"a foreign request: {url}")
         if self.token in url:
             self.faults.append(f"the token in an address: {url}")

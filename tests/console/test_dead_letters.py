@@ -89,12 +89,17 @@ def test_only_so_many_or_so_old_are_redriven(scene: Scene) -> None:
     scene.enter("#/dead-letters/bounded")
     scene.see("5 dead letters in bounded")
     scene.press("Redrive many…")
+    scene.see(f"Begins with messages {', '.join(map(str, numbers))}; at most 5.")
     scene.fill("At most", "2")
+    scene.see(f"Begins with messages {numbers[0]}, {numbers[1]}; at most 2.")
     scene.press("Redrive")
     scene.noted("Redrove 2 messages.")
     assert active(scene, queue) == numbers[:2]
     scene.press("Redrive many…")
+    scene.fill("Only those sent longer ago than", "1 day")
+    scene.see(re.compile("“1 day” is no duration"))
     scene.fill("Only those sent longer ago than", "1d")
+    scene.see("There is none like that.")
     scene.press("Redrive")
     scene.noted("Redrove 0 messages.")
     assert scene.stats(queue)["dead_lettered"] == 3
@@ -171,11 +176,12 @@ def test_a_refused_edit_loses_nothing_and_can_be_mended(scene: Scene) -> None:
 @pytest.mark.promise("T79")
 def test_a_purge_wants_the_name_and_takes_what_was_shown(scene: Scene) -> None:
     queue = scene.queue("purge me")
-    scene.kill(queue, *"abc")
+    numbers = scene.kill(queue, *"abc")
     scene.enter("#/dead-letters/purge%20me")
     scene.see("3 dead letters in purge me")
     scene.press("Purge…")
     dialog = scene.asked("Purge dead letters of purge me")
+    scene.see(f"Begins with messages {', '.join(map(str, numbers))}; at most 3.")
     button = dialog.get_by_role("button", name="Purge up to 3")
     expect(button).to_be_disabled()
     for wrong in ("purge", "PURGE ME", "purge me "):

@@ -53,6 +53,29 @@ def test_an_address_without_a_broker_is_told_so(scene: Scene) -> None:
     scene.see("There is no broker at this address.")
 
 
+def test_another_broker_is_signed_in_to_by_its_address_unless_the_console_is_tied(
+    scene: Scene, make_scene: MakeScene, make_broker: MakeBroker
+) -> None:
+    other = make_broker(MQLITE_UI="self", MQLITE_TOKENS=scene.token)
+    tied = make_scene(other)
+    tied.queue("over-there")
+    tied.page.goto(f"{tied.base}/ui/")
+    tied.see("status ok")
+    expect(tied.page.get_by_label("Broker address")).to_have_count(0)
+    tied.sign_in("#/queues")
+    expect(tied.row("over-there")).to_be_visible()
+
+    scene.others = (f"{other.url}/",)
+    scene.page.goto(f"{scene.base}/ui/#/queues")
+    scene.fill("Broker address", other.url)
+    scene.page.get_by_label("Token").fill(scene.token)
+    scene.press("Sign in")
+    expect(scene.row("over-there")).to_be_visible()
+    scene.see(re.compile(f"at {other.url}$"))
+    assert other.url in kept(scene, "localStorage")
+    assert scene.calls.count("AdminService/Observe") >= 1
+
+
 @pytest.mark.parametrize(
     ("permissions", "expected"),
     [

@@ -16,7 +16,7 @@ from mqlite_actor.contract.calls import BY_PATH
 from mqlite_cli.commands import COMMANDS
 from mqlite_cli.grammar import Command
 from mqlite_cli.table_care import CARE
-from tests.sdk.loopback import BOUND_SECONDS, Recorded, engine_replies, loopback, refusal
+from tests.sdk.loopback import BOUND_SECONDS, Recorded, engine_replies, loopback, refusal, reply
 from tests.services.cli_process import Shell, serving
 
 ID = "0123456789abcdef" * 2
@@ -239,6 +239,29 @@ def test_a_revoked_and_an_expired_key_are_refused_at_once(tmp_path: Path) -> Non
         while (late := client.run("send", "q", "x")).code == 0:
             assert SystemClock().now_ms() < end_ms + 1_000 * BOUND_SECONDS
         assert late.err.startswith("error: unauthenticated: ")
+
+
+def test_the_key_in_use_is_revoked_only_when_that_is_said(broker: Shell) -> None:
+    own_id, own = made(broker, "manage")
+    other_id, _ = made(broker, "send")
+    user = broker.with_(MQLITE_TOKEN=own)
+    done = user.run("key", "revoke", own_id, check=1)
+    assert done.err == (
+        f"error: {own_id} is the key that this command uses, and nothing was done; "
+        "--yes revokes it\n"
+    )
+    user.ok("key", "revoke", other_id)
+    assert "state=active" in broker.ok("key", "list", "--state", "active")
+    user.ok("key", "revoke", own_id, "--yes")
+    assert broker.ok("key", "list", "--state", "active") == "(no keys)\n"
+
+
+def test_a_broker_that_cannot_tell_whose_key_it_is_revokes_it(tmp_path: Path) -> None:
+    answers = [refusal(400, "invalid_argument", "unknown field"), reply(200, {"ok": True})]
+    with loopback(lambda _: answers.pop(0)) as server:
+        shell = Shell(tmp_path, MQLITE_ENDPOINT=server.url, MQLITE_TOKEN=f"mqk_{ID * 2}")
+        shell.ok("key", "revoke", ID)
+        assert server.calls == ["AuthService/ListKeys", "AuthService/RevokeKey"]
 
 
 @pytest.mark.promise("T19")

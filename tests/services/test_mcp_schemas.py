@@ -28,7 +28,7 @@ FIELDS: dict[type[wire.Request[Any]], str] = {
     wire.PurgeRequest: "queue max older_than_ms",
     observe.ObserveRequest: "",
     keys.CreateKeyRequest: "id name permissions expires_at_ms",
-    keys.ListKeysRequest: "after_id limit sort",
+    keys.ListKeysRequest: "after_id limit sort token_sha256",
     keys.RevokeKeyRequest: "id",
     wire.CancelRequest: "queue seq_number",
     wire.SubscribeRequest: "topic name filter",
@@ -41,7 +41,7 @@ FIELDS: dict[type[wire.Request[Any]], str] = {
     ext.SearchRequest: "queue state message_id group_id correlation_id subject properties body_text"
     " from_seq to_seq enqueued_from_ms enqueued_before_ms include_bodies max page_token",
     ext.DescribeQueueRequest: "name",
-    ext.UpdateQueueRequest: "name config generation",
+    ext.UpdateQueueRequest: "name config generation create",
     ext.RedriveSelectedRequest: "queue seq_numbers target",
 }
 """Request → its fields when the tools were written; the settling ones share SETTLE."""

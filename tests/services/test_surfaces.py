@@ -3,7 +3,8 @@
 One broker with messages in every state, then nothing moves any more. Each surface is asked in its
 own way, and what it says is brought to one form, the samples of an exposition (`samples_of`), so
 that the comparison is value by value. Left out is only what a look changes or time does: ages,
-clocks, durations, sizes of the process, and the rows that count the looks themselves.
+clocks, durations, sizes of the process, and the rows that count the looks themselves. What the
+console shows is compared where its browser is: tests/console/test_overview.py, test_observe.py.
 """
 
 from __future__ import annotations

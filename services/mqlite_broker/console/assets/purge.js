@@ -6,11 +6,22 @@ import { ask } from "./dialog.js";
 import { h } from "./dom.js";
 import { time } from "./fields.js";
 import { count, plural, visible } from "./format.js";
+import { lettersPreview } from "./letters_preview.js";
 import { note } from "./notes.js";
 import { refresh } from "./poll.js";
+import { steps } from "./steps.js";
 
 export async function purgeLetters(queue, letters) {
   const old = time("Only those sent longer ago than", { placeholder: "any age" });
+  const preview = lettersPreview(queue, letters, () => ({ old: old.value(), most: 0 }));
+  old.input.addEventListener("input", preview.lookSoon);
+  preview.look();
+  const work = steps(letters);
+  const step = async (size) => {
+    const max = Math.min(size, letters - work.moved);
+    const { purged } = await call("AdminService/Purge", { queue, max, older_than_ms: old.value() });
+    return { moved: purged, isEnd: purged < max || work.moved + purged >= letters };
+  };
   const done = await ask({
     title: `Purge dead letters of ${visible(queue)}`,
     body: [
@@ -22,14 +33,16 @@ export async function purgeLetters(queue, letters) {
         "Nothing brings them back; what you want to keep, redrive or edit first.",
       ),
       old.node,
+      preview.node,
+      work.node,
     ],
     action: letters ? `Purge up to ${count(letters)}` : "Nothing to purge",
     isDanger: true,
     typed: queue,
-    ready: () => letters > 0,
-    act: () => call("AdminService/Purge", { queue, max: letters, older_than_ms: old.value() }),
+    ready: () => letters > work.moved,
+    act: () => work.run(0, letters, step),
   });
-  if (!done) return;
-  note(`Purged ${plural(done.purged, "dead letter")}.`);
+  if (!done && !work.moved) return;
+  note(`Purged ${plural(work.moved, "dead letter")}.`);
   await refresh();
 }

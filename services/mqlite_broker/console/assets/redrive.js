@@ -3,15 +3,14 @@
 // stopped, and a closed tab ends it after the step that is under way.
 
 import { call } from "./api.js";
-import { h, say } from "./dom.js";
+import { h } from "./dom.js";
 import { number, text, time } from "./fields.js";
 import { count, plural, visible } from "./format.js";
 import { ask } from "./dialog.js";
+import { lettersPreview } from "./letters_preview.js";
 import { note } from "./notes.js";
 import { poll, refresh } from "./poll.js";
-
-const STEP = 500; // messages of one call: a moment's work for the broker
-const PAUSE_MS = 1000; // between two steps of a paced redrive
+import { steps } from "./steps.js";
 
 // The letters with these numbers, each for itself.
 export async function redriveSelected(queue, numbers) {
@@ -41,6 +40,9 @@ export async function redriveAll(queue, letters) {
   const most = number("At most", { placeholder: `all ${count(letters)}`, hint: "The oldest first." });
   const old = time("Only those sent longer ago than", { placeholder: "any age" });
   const work = steps(letters);
+  const preview = lettersPreview(queue, letters, () => ({ old: old.value(), most: most.value() }));
+  for (const { input } of [most, old]) input.addEventListener("input", preview.lookSoon);
+  preview.look();
   const limit = () => Math.min(most.value() || letters, letters);
   const step = async (size) => {
     const max = Math.min(size, limit() - work.moved);
@@ -50,7 +52,7 @@ export async function redriveAll(queue, letters) {
   };
   const done = await ask({
     title: `Redrive dead letters of ${visible(queue)}`,
-    body: [about(), h("div", { class: "grid" }, most.node, old.node), form.node, work.node],
+    body: [about(), h("div", { class: "grid" }, most.node, old.node), preview.node, form.node, work.node],
     action: "Redrive",
     ready: () => letters > work.moved,
     act: () => work.run(form.rate(), limit(), step),
@@ -96,39 +98,4 @@ function fields(queue) {
     target: () => target.input.value,
     rate: () => rate.value(),
   };
-}
-
-// Runs `step(size)` again and again, with a bar and a way to stop.
-function steps(expected) {
-  const bar = h("progress", { max: Math.max(1, expected), value: 0, "aria-label": "Progress" });
-  const line = h("span", { class: "hint", role: "status" });
-  const stop = h("button", { type: "button" }, "Stop");
-  const node = h(
-    "div",
-    { class: "stack tight", hidden: true },
-    bar,
-    h("div", { class: "bar" }, line, h("span", { class: "gap" }), stop),
-  );
-  let isStopped = false;
-  stop.addEventListener("click", () => {
-    isStopped = true;
-  });
-  const work = {
-    node,
-    moved: 0,
-    async run(rate, total, step) {
-      node.hidden = false;
-      isStopped = false;
-      bar.max = Math.max(1, total);
-      for (;;) {
-        const { moved, isEnd } = await step(rate ? Math.min(rate, STEP) : STEP);
-        work.moved += moved;
-        bar.value = work.moved;
-        say(line, `${count(work.moved)} of ${count(total)}`);
-        if (isEnd || isStopped) return true;
-        if (rate) await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
-      }
-    },
-  };
-  return work;
 }

@@ -1,0 +1,44 @@
+// Long work in steps: one bounded call after the other, at a rate, with a bar and a way to stop.
+// Used by redrives and purges. A closed tab ends the work after the step that is under way.
+
+import { h, say } from "./dom.js";
+import { count } from "./format.js";
+
+const STEP = 500; // messages of one call: a moment's work for the broker
+const PAUSE_MS = 1000; // between two steps of paced work
+
+// expected: how many there are. run(rate, total, step) resolves when `total` are done, `step` says so, or somebody
+// stopped it; step(size) → { moved, isEnd } does the next `size` of them. `moved` counts over repeated runs.
+export function steps(expected) {
+  const bar = h("progress", { max: Math.max(1, expected), value: 0, "aria-label": "Progress" });
+  const line = h("span", { class: "hint", role: "status" });
+  const stop = h("button", { type: "button" }, "Stop");
+  const node = h(
+    "div",
+    { class: "stack tight", hidden: true },
+    bar,
+    h("div", { class: "bar" }, line, h("span", { class: "gap" }), stop),
+  );
+  let isStopped = false;
+  stop.addEventListener("click", () => {
+    isStopped = true;
+  });
+  const work = {
+    node,
+    moved: 0,
+    async run(rate, total, step) {
+      node.hidden = false;
+      isStopped = false;
+      bar.max = Math.max(1, total);
+      for (;;) {
+        const { moved, isEnd } = await step(rate ? Math.min(rate, STEP) : STEP);
+        work.moved += moved;
+        bar.value = work.moved;
+        say(line, `${count(work.moved)} of ${count(total)}`);
+        if (isEnd || isStopped) return true;
+        if (rate) await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      }
+    },
+  };
+  return work;
+}
