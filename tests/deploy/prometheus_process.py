@@ -30,7 +30,7 @@ MONITORING: Final = ROOT / "deploy" / "monitoring"
 TOKEN_FILE: Final = "mqlite-monitor-token"
 """Where prometheus.yml looks for the token, beside itself."""
 
-BOUND_SECONDS: Final = 60.0
+BOUND_SECONDS: Final = 120.0
 MOMENT_SECONDS: Final = 0.05
 """Between two questions to something that makes no sound."""
 

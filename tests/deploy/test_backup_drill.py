@@ -7,7 +7,6 @@ store holds exactly the acknowledged messages.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from tests.deploy.producing import assert_between, held, producing
@@ -33,12 +32,12 @@ def test_a_backup_under_load_restores_what_was_acknowledged(tmp_path: Path) -> N
         for name in ("busy.db", "quiet.db"):
             (live / name).rename(elsewhere / name)
         broker.process.kill()
-    (live / "mq.db").unlink()  # the machine is lost; what is left beside the file is removed too
-    for sidecar in ("mq.db-wal", "mq.db-shm"):
-        (live / sidecar).unlink()
+    for part in ("mq.db", "mq.db-wal", "mq.db-shm", "mq.db.lock"):
+        (live / part).unlink()  # the machine is lost
 
     assert_between(before, held(elsewhere / "busy.db"), after)
-    os.replace(elsewhere / "quiet.db", live / "mq.db")  # noqa: PTH105 - as the page has it, by mv
+    Shell(elsewhere).ok("check", "quiet.db")
+    Shell(elsewhere).ok("restore", "quiet.db", str(live / "mq.db"))
     with started(live) as broker:
         shell = Shell(live, MQLITE_ENDPOINT=broker.url, MQLITE_TOKEN=TOKEN)
         assert f"active={sum(told)} " in shell.ok("metrics", "orders")

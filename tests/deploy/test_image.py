@@ -24,17 +24,17 @@ from tests.services.broker_process import BrokerProcess, content
 pytestmark = pytest.mark.promise("T84")
 
 
-@pytest.fixture(scope="module")
-def image() -> Iterator[Image]:
+@contextmanager
+def made() -> Iterator[Image]:
     """In a folder that the image's user may pass through, unlike pytest's own."""
     folder = Path(tempfile.mkdtemp(prefix="mqlite-image-"))
     folder.chmod(0o755)
     try:
-        made = Image(folder)
+        image = Image(folder)
         for path in (folder / "image" / "opt").rglob("*"):
             if not path.is_symlink():
                 path.chmod(path.stat().st_mode & ~0o222)
-        yield made
+        yield image
     finally:
         subprocess.run(["chmod", "-R", "u+w", str(folder)], check=True, timeout=60)
         shutil.rmtree(folder)
@@ -79,7 +79,15 @@ def entry_process(serving: BrokerProcess) -> int:
     return number
 
 
-def test_it_serves_as_its_user_writes_into_its_volume_only_and_stops_in_order(image: Image) -> None:
+def test_what_the_recipe_makes_does_what_it_promises() -> None:
+    """One test, because making the image takes seconds and workers share nothing."""
+    with made() as image:
+        was_compiled_and_brings_no_pip_and_no_source_tree(image)
+        holds_both_programs(image)
+        serves_as_its_user_writes_into_its_volume_only_and_stops_in_order(image)
+
+
+def serves_as_its_user_writes_into_its_volume_only_and_stops_in_order(image: Image) -> None:
     before = content(image.stage.at("/opt"))
     with container(image) as serving:
         port = serving.port
@@ -112,18 +120,17 @@ def health(image: Image, port: int) -> int:
     return done.returncode
 
 
-@pytest.mark.parametrize("script", ["mqlite", "mqlite-mcp"])
-def test_both_programs_are_in_it(image: Image, script: str) -> None:
-    words = ["version"] if script == "mqlite" else ["--version"]
-    done = subprocess.run(
-        [image.stage.at(f"/opt/mqlite/bin/{script}"), *words],
-        env=image.environ(), capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert __version__ in done.stdout
+def holds_both_programs(image: Image) -> None:
+    for script, word in (("mqlite", "version"), ("mqlite-mcp", "--version")):
+        done = subprocess.run(
+            [image.stage.at(f"/opt/mqlite/bin/{script}"), word],
+            env=image.environ(), capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+        assert __version__ in done.stdout
 
 
-def test_it_was_compiled_and_brings_no_pip_and_no_source_tree(image: Image) -> None:
+def was_compiled_and_brings_no_pip_and_no_source_tree(image: Image) -> None:
     (site,) = image.stage.at("/opt/mqlite/lib").glob("python*/site-packages")
     assert list(site.glob("mqlite_broker/__pycache__/serve.*.pyc"))
     assert not (site / "pip").exists()

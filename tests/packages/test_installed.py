@@ -7,9 +7,12 @@ here (ruling R36); what an extra does not bring is refused with the line that in
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urljoin
+from urllib.request import urlopen
 
 import pytest
 
@@ -150,6 +153,16 @@ def test_the_client_reaches_the_broker_from_both_loops_and_from_none(
     done = environment.run("client", "python", "-W", "error", "-c", REMOTE, dsn)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split() == ["blocking", "waiting", "waiting"]
+
+
+def test_the_broker_serves_its_console(broker: str) -> None:
+    with urlopen(f"{broker}/ui/", timeout=60) as page:
+        assert page.headers.get_content_type() == "text/html"
+        scripts = re.findall(r'src="([^"]+\.js)"', page.read().decode())
+    assert scripts
+    for script in scripts:
+        with urlopen(urljoin(f"{broker}/ui/", script), timeout=60) as module:
+            assert module.read()
 
 
 @pytest.mark.parametrize("extra", ["", "cli"])

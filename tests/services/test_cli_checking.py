@@ -57,7 +57,7 @@ def test_a_sound_store_passes_and_keeps_every_byte(mqlite: Inline) -> None:
 
 SPOILT = {
     "counts": "UPDATE counts SET active = active + 1",
-    "numbers": "UPDATE counters SET value = 0",
+    "numbers": "DELETE FROM counters",
     "references": "INSERT INTO bodies VALUES (99, x'00')",
     "schema": "CREATE TRIGGER t AFTER DELETE ON messages BEGIN SELECT 1; END",
     "integrity": "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET rootpage = 2"
