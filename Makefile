@@ -10,7 +10,7 @@ WORKERS ?= 2
 RUNS    ?= 5
 SCALE   ?= 1
 
-.PHONY: run test proof bench lint format clean
+.PHONY: run test proof soak mutants bench lint format clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -27,18 +27,26 @@ test: $(VENV)/.installed-test
 	@echo; echo "seconds per layer:"; cat $(VENV)/seconds
 
 # A test that takes longer than five minutes hangs in `make test`, and is at work here.
-PROOF := $(BIN)/pytest -o faulthandler_timeout=10000
+PROOF := MQLITE_PROOF=$(abspath $(VENV))/proof.jsonl $(BIN)/pytest -o faulthandler_timeout=10000
 
 # The same tests that CI runs a slice of, long: some hours. Each prints the seed that repeats it.
 proof: $(VENV)/.installed-test
+	$(call layer,simulation,MQLITE_SIMULATION_SEEDS=10000 MQLITE_SIMULATION_SWEEPS=100 $(PROOF) -n $(WORKERS) tests/simulation)
 	$(call layer,faults,MQLITE_FAULTS=10000 $(PROOF) -n $(WORKERS) tests/engine/test_group_faults.py)
+	$(call layer,fuzz,MQLITE_DAMAGES=20000 MQLITE_CLI_FUZZ=20000 MQLITE_FUZZ_EXAMPLES=50000 $(PROOF) -n $(WORKERS) tests/storage/test_damaged.py tests/services/test_cli_fuzz.py tests/sdk/test_address_fuzz.py)
 	$(call layer,filters,MQLITE_FUZZ_SECONDS=600 $(PROOF) -n $(WORKERS) tests/filters)
 	$(call layer,lane,MQLITE_LANE_FUZZ=50000 $(PROOF) tests/services/test_lane_fuzz.py)
 	$(call layer,model,MQLITE_MODEL_EXAMPLES=5000 $(PROOF) -n $(WORKERS) tests/model)
 	$(call layer,power,MQLITE_POWER_CUTS=50000 MQLITE_POWER_EACH=6 $(PROOF) -n $(WORKERS) tests/power)
 	$(call layer,integrity,MQLITE_INTEGRITY_N=500000 $(PROOF) -n $(WORKERS) tests/conformance/test_integrity.py)
+	$(call layer,remote,MQLITE_REMOTE=all $(PROOF) -n $(WORKERS) tests/conformance -k remote)
 	$(call layer,openapi,MQLITE_OPENAPI_EXAMPLES=300 $(PROOF) -n $(WORKERS) tests/services/test_openapi_answers.py)
 	$(call layer,crashes,MQLITE_CRASH_KILLS=500 MQLITE_HISTORY_SECONDS=300 $(PROOF) tests/crash)
+
+# A broker under every kind of load, with workers that are killed: nothing may grow or be lost.
+SOAK    ?= 1200
+soak: $(VENV)/.installed-test
+	MQLITE_SOAK_SECONDS=$(SOAK) $(PROOF) -s tests/soak
 
 # The load generator and the peers come from the distribution where that is possible; what is not
 # there is left out of the table, and named.

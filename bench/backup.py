@@ -20,6 +20,7 @@ from mqlite_actor.contract import limits, wire
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.storage.snapshot import Snapshot
+from mqlite_actor.storage.sqlite import SqliteStore
 
 BODY = bytes(900)
 ROUNDS = 3
@@ -29,7 +30,7 @@ ALONE_SECONDS = 2
 
 def steps_beside(engine: Engine, target: str) -> None:
     """SQLite's backup, a reader's connection, in steps."""
-    snapshot = Snapshot(engine._store.path, target)
+    snapshot = Snapshot(engine.location, target)
     snapshot.start()
     while not snapshot.step():
         pass
@@ -39,7 +40,7 @@ def steps_beside(engine: Engine, target: str) -> None:
 
 def vacuum_beside(engine: Engine, target: str) -> None:
     """VACUUM INTO on a reader's connection."""
-    source = apsw.Connection(engine._store.path, flags=apsw.SQLITE_OPEN_READONLY)
+    source = apsw.Connection(engine.location, flags=apsw.SQLITE_OPEN_READONLY)
     source.execute("VACUUM INTO ?", (target,)).fetchall()
     source.close()
     Path(target).unlink()
@@ -47,7 +48,9 @@ def vacuum_beside(engine: Engine, target: str) -> None:
 
 def steps_of_writer(engine: Engine, target: str) -> None:
     """SQLite's backup on the writer's own connection, in steps between its groups."""
-    snapshot = Snapshot(engine._store.connection, target)
+    store = engine._store
+    assert isinstance(store, SqliteStore)
+    snapshot = Snapshot(store.connection, target)
     snapshot.start()
 
     def step() -> bool:

@@ -1,4 +1,5 @@
-"""The numbers to reach (N1 to N13), each as a ratio or a figure of scenarios of one run.
+"""The numbers to reach (N1 to N13, and R of a remote store), each as a ratio or a figure of scenarios
+of one run.
 
 Read by the report. A number whose scenarios did not run is shown as not measured.
 """
@@ -138,6 +139,8 @@ NUMBERS: Final = (
            slower("mqlite version", "python -c pass"), 3, at_least=False),
     Number("N12b", "mqlite send ÷ the interpreter alone",
            slower("mqlite send", "python -c pass"), 8, at_least=False),
+    Number("R", "remote sends 45 ms away, 64 producers ÷ 1",
+           ratio("remote send 64", "remote send 1"), 20),
     Number("N13", "longest send while 100,000 locks end",
            each("mass expiry", lambda sample: sample.max_ms), 100, at_least=False, unit=" ms"),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from bench import (
     http_scenarios,
     link_scenarios,
     peers,
+    remote_scenarios,
     time_scenarios,
     yard_scenarios,
 )
@@ -22,6 +23,7 @@ TABLES: Final[dict[str, tuple[Scenario, ...]]] = {
     "lateness": time_scenarios.SCENARIOS,
     "link": link_scenarios.SCENARIOS,
     "HTTP and commands": http_scenarios.SCENARIOS,
+    "remote store": remote_scenarios.SCENARIOS,
     "peers": peers.SCENARIOS,
 }
 

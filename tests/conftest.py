@@ -23,6 +23,7 @@ from mqlite_actor.sdk.embedded import Embedded
 from mqlite_actor.sdk.handle import Handle
 from tests.conformance.broker import Broker, running_broker
 from tests.conformance.handles import KINDS, HandleKind, OverLink, Surroundings, Sweep, opened
+from tests.conformance.remote_slice import runs_remotely
 from tests.hrana.tursodb import Tursodb, running_tursodb
 
 NEEDS_CLOCK: Final = "needs_clock: the test moves time or runs passes, so its clock must be ours"
@@ -46,7 +47,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "handle_kind" not in metafunc.fixturenames:
         return
     needs_clock = metafunc.definition.get_closest_marker("needs_clock") is not None
-    kinds = [kind for kind in KINDS if kind.drives_clock or not needs_clock]
+    is_far = runs_remotely(metafunc.definition.originalname)
+    kinds = [
+        kind
+        for kind in KINDS
+        if (kind.drives_clock or not needs_clock) and (is_far or not kind.is_remote)
+    ]
     metafunc.parametrize("handle_kind", kinds, ids=[kind.name for kind in kinds], indirect=True)
 
 

@@ -236,6 +236,48 @@ CHECKPOINT_PAUSE_SECONDS: Final = 0.2
 CLOSE_SECONDS: Final = 10.0
 """How long close waits for work that has begun before it reports that it could not end in order."""
 
+# -- remote stores (spec/remote.md) ----------------------------------------------------------------
+
+REMOTE_CONNECT_SECONDS: Final = 5.0
+REMOTE_ANSWER_SECONDS: Final = 15.0
+"""To connect, and for one request's answer: a server lets a writer wait 5 s for the lock (sqld)."""
+
+REMOTE_PATIENCE_SECONDS: Final = 15.0
+"""How long a transaction is tried again, and a lost answer looked for, before its callers are told.
+"""
+
+REMOTE_PAUSE_SECONDS: Final = 0.05
+REMOTE_PAUSE_SECONDS_MAX: Final = 2.0
+"""Before a repetition, doubled each time, with a random part; about one round trip to begin with.
+A Retry-After of the server counts instead, up to the patience."""
+
+REMOTE_KEEP_SECONDS: Final = 3.0
+"""An idle connection is not used again after this: servers close theirs, and a request on a closed
+one has to be looked for."""
+
+REMOTE_REPLY_BYTES_MAX: Final = 64 * MIB
+"""Of one answer; sqld gives 10 MiB, and others have no bound of their own."""
+
+REMOTE_STEPS_MAX: Final = 2000
+"""Statements in one request. Only CompleteBatch of very many, and passes after a long rest, have
+more: about 100 ms of a server's time each."""
+
+REMOTE_PAGE_BYTES: Final = 4 * MIB
+"""What PAGE_BYTES_MAX is elsewhere: base64 and names make 6 MiB of it, and sqld answers 10."""
+
+REMOTE_SWEEP_FACTOR: Final = 10
+"""The passes' safety net is wider on a remote store, where each look costs a round trip; what is
+known to fall due is still taken in time."""
+
+OWNER_LEASE_MS: Final = 10_000
+OWNER_STAY_SECONDS: Final = 3.0
+"""How long a remote database belongs to the engine that wrote to it last, and how often an idle one
+writes: two such writes may fail. A successor waits for the rest of the lease."""
+
+SKEW_MS_MAX: Final = 2_000
+"""Between the clocks of this machine and of the database, before a warning: the shortest leases in
+use are some seconds."""
+
 # -- filters ---------------------------------------------------------------------------------------
 
 COMPILED_FILTERS_MAX: Final = 1024

@@ -20,10 +20,10 @@ from outcome import Error
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Internal, MqliteError, Unavailable
 from mqlite_actor.contract.wire import MessagesResponse, ReceiveRequest
-from mqlite_actor.engine.group import Answer, Done, GroupResult
 from mqlite_actor.engine.mailbox import Job, Mailbox, Where
 from mqlite_actor.engine.meters import StorageMeter, forget_queue
 from mqlite_actor.engine.outbox import Hold
+from mqlite_actor.engine.outcomes import Answer, Done, GroupResult
 from mqlite_actor.engine.place import Inline
 from mqlite_actor.engine.waiters import Waiters
 

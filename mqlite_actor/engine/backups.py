@@ -16,12 +16,18 @@ from typing import Any, TypeVar
 import trio
 
 from mqlite_actor.clock import Clock
-from mqlite_actor.contract.errors import Closed, InvalidArgument, StorageFailed, Unavailable
+from mqlite_actor.contract.errors import (
+    Closed,
+    InvalidArgument,
+    StorageFailed,
+    Unavailable,
+    Unsupported,
+)
 from mqlite_actor.contract.ext import BackupRequest, BackupResponse
 from mqlite_actor.engine import commands
 from mqlite_actor.storage import snapshot
 from mqlite_actor.storage.snapshot import Snapshot
-from mqlite_actor.storage.sqlite import SqliteStore
+from mqlite_actor.storage.store import Store
 
 T = TypeVar("T")
 
@@ -35,7 +41,7 @@ class Backups:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: Store,
         submit: Submit,
         clock: Clock,
         ending: trio.Event,
@@ -45,7 +51,7 @@ class Backups:
         self._submit = submit
         self._clock = clock
         self._ending = ending
-        self._folder = str(Path(store.path).parent) if folder == "" else folder
+        self._folder = str(Path(store.location).parent) if folder == "" else folder
         self._is_running = False
         self._ended = trio.Event()
 
@@ -57,6 +63,8 @@ class Backups:
     async def backup(self, request: BackupRequest) -> BackupResponse:
         """Copy, sync, check, name; of a series, remove the old ones then. `done` False if the
         engine ended first."""
+        if self._store.upkeep_refusal:
+            raise Unsupported(self._store.upkeep_refusal)
         if request.keep < 0:
             raise InvalidArgument("keep: a number of snapshots, or 0 for a single file")
         series = path = snapshot.destination(request.path, self._folder)
@@ -66,7 +74,7 @@ class Backups:
             raise Unavailable("another backup is being made; wait for its end")
         self._is_running, self._ended = True, trio.Event()
         started = self._clock.monotonic()
-        source = self._store.connection if self._store.is_memory else self._store.path
+        source = self._store.copy_source
         copy = Snapshot(source, path, self._is_over)
         size = 0
         try:

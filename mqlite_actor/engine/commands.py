@@ -35,7 +35,7 @@ from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.semantics.routing import Verdicts
 from mqlite_actor.semantics.send import Sending
 from mqlite_actor.storage.database import Transaction
-from mqlite_actor.storage.sqlite import SqliteStore
+from mqlite_actor.storage.store import Store
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -188,6 +188,10 @@ class Vacuum(msgspec.Struct, frozen=True):
     """Write the whole file anew without its free pages."""
 
 
+class Stay(msgspec.Struct, frozen=True):
+    """Tell others that the owner of a remote database is still there."""
+
+
 class CopyPages(msgspec.Struct, frozen=True):
     """A step of a backup of a database in memory; the reply is the step's."""
 
@@ -285,11 +289,12 @@ INTERNAL: dict[type[Any], Operation] = {
     CountEntities: lambda tx, command, now_ms: peek.count_entities(tx),
 }
 
-ALONE: dict[type[Any], Callable[[SqliteStore, Any], Any]] = {
+ALONE: dict[type[Any], Callable[[Store, Any], Any]] = {
     TruncateLog: lambda store, command: store.truncate_log(keeps_room=command.keeps_room),
     CountFreePages: lambda store, command: store.free_pages(),
     Reclaim: lambda store, command: store.reclaim(command.limit),
     Vacuum: lambda store, command: store.vacuum(),
+    Stay: lambda store, command: store.stay(),
     CopyPages: lambda store, command: command.step(),
 }
 """What runs in the storage thread between two groups, outside of any transaction."""

@@ -28,13 +28,15 @@ from mqlite_actor.engine.backups import Backups
 from mqlite_actor.engine.chores import Chores
 from mqlite_actor.engine.diagnostics import DiagnosticsLog, unreported
 from mqlite_actor.engine.filtering import Filtering
-from mqlite_actor.engine.group import GroupResult, run_at_once, run_group
+from mqlite_actor.engine.group import run_at_once, run_group
 from mqlite_actor.engine.keeper import Keeper
 from mqlite_actor.engine.mailbox import Command, Job
 from mqlite_actor.engine.observing import Observer
 from mqlite_actor.engine.outbox import Hold, UserTransaction
+from mqlite_actor.engine.outcomes import GroupResult
 from mqlite_actor.engine.place import Inline
 from mqlite_actor.engine.readers import READS, LookOut
+from mqlite_actor.engine.status import status
 from mqlite_actor.engine.sweeper import Health, Retention, Sweeper
 from mqlite_actor.engine.watchdog import Watchdog
 from mqlite_actor.semantics import keys
@@ -43,9 +45,7 @@ from mqlite_actor.semantics.routing import Undecided
 from mqlite_actor.semantics.send import Sending
 from mqlite_actor.semantics.settle import parse_token
 from mqlite_actor.storage.reading import NoReader
-from mqlite_actor.storage.schema import WIRE_SCHEMA_VERSION
-from mqlite_actor.storage.sqlite import SqliteStore
-from mqlite_actor.version import __version__
+from mqlite_actor.storage.store import Backend, Store
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -67,6 +67,8 @@ class EngineOptions:
     backup_folder: str | None = None
     """Where Backup may write: in this folder and below; "": that of the store; None: anywhere."""
     create: bool = True
+    auth_token: str = field(default="", repr=False)
+    """What a remote store is shown; it is in no log and no error."""
     retention: Retention = field(default_factory=Retention)
     room_seconds: float = math.inf  # how long a call waits for room in the mailbox
     leaves_log: bool = False  # to a program that replicates the file and alone makes checkpoints
@@ -85,7 +87,7 @@ class Engine:
         "_watchdog", "backups",
     )  # fmt: skip
 
-    def __init__(self, store: SqliteStore, options: EngineOptions) -> None:
+    def __init__(self, store: Store, options: EngineOptions) -> None:
         self._store = store
         self._options = options
         self._table = commands.table(message_bytes_max=options.message_bytes_max)
@@ -94,7 +96,9 @@ class Engine:
         self._actor = Actor(self._run_group, inline, self._ran)
         log, submit, clock = options.diagnostics, self._submit, options.clock
         report = log.report if log is not None else unreported
-        self._sweeper = Sweeper(submit, clock, options.retention, report)
+        self._sweeper = Sweeper(
+            submit, clock, options.retention, report, is_dear=store.backend.is_remote
+        )
         self._chores = Chores(submit, clock)
         self._filtering = Filtering(submit, clock)
         self.backups = Backups(store, submit, clock, self._chores.ending, options.backup_folder)
@@ -138,6 +142,16 @@ class Engine:
     def clock(self) -> Clock:
         """The clock that decides about leases."""
         return self._options.clock
+
+    @property
+    def backend(self) -> Backend:
+        """What kind of store it has."""
+        return self._store.backend
+
+    @property
+    def location(self) -> str:
+        """Where that is, fit for everybody's eyes."""
+        return self._store.location
 
     @property
     def crash(self) -> BaseException | None:
@@ -190,7 +204,7 @@ class Engine:
         methods raise TxTimeout. Cancelled while it waits, nothing was begun.
         """
         outbox.check_outside()
-        hold = Hold(self._begin, self._actor.in_thread, _tx_seconds(seconds))
+        hold = Hold(self._begin, self._actor.in_thread, _tx_seconds(seconds, self.backend))
         await self._submit(hold)
         return hold
 
@@ -263,12 +277,14 @@ class Engine:
         """Run every pass once, on the engine's clock, in the contract's order."""
         outbox.check_outside()
         await self._sweeper.run_once()
-        if not self._store.is_memory:
+        if self._store.has_file:
             await self._keeper.reclaim()
 
     async def compact(self, *, is_full: bool = False) -> None:
         """Shrink the file: by its free pages in slices, or (full) by writing it anew at once."""
         outbox.check_outside()
+        if self._store.upkeep_refusal:
+            raise Unsupported(self._store.upkeep_refusal)
         await self._chores.compact(is_full=is_full)
 
     def statistics(self) -> dict[str, Any]:
@@ -300,7 +316,7 @@ class Engine:
 
     async def _look(self, request: Command) -> Any:  # noqa: ANN401  # the table pairs the types
         """The answer to what only looks; from the writer if there is no other way."""
-        if not self._store.is_memory and self._actor.mailbox.closed_with is None:
+        if self._store.readers is not None and self._actor.mailbox.closed_with is None:
             try:
                 return await self._look_out.look(request)
             except NoReader:
@@ -333,22 +349,7 @@ class Engine:
         return reply
 
     async def _status(self, _: wire.StatusRequest) -> wire.StatusResponse:
-        started = self._options.clock.monotonic()
-        queues, subscriptions = await self._look(commands.CountEntities())
-        ended = self._options.clock.monotonic()
-        return wire.StatusResponse(
-            version=__version__,
-            backend="memory" if self._store.is_memory else "local file",
-            remote=False,
-            location=self._store.path,
-            schema_version=WIRE_SCHEMA_VERSION,
-            ping_ms=int((ended - started) * 1000),
-            db_size_bytes=self._store.size_bytes(),
-            queues=queues,
-            subscriptions=subscriptions,
-            uptime_ms=int((ended - self._started) * 1000),
-            auth=False,
-        )
+        return await status(self._store, self._look, self._options.clock, self._started)
 
     async def _observe(self, _: ObserveRequest) -> ObserveResponse:
         return await self._observer.snapshot()
@@ -377,8 +378,7 @@ class Engine:
                     if self._options.background:
                         passes.start_soon(self._sweeper.run)
                         passes.start_soon(self._watchdog.run)
-                    if not self._store.is_memory:
-                        passes.start_soon(self._keeper.run)
+                    passes.start_soon(self._keeper.run)
                     self._is_open = True
                     task_status.started(self)
                     await self._stop.wait()
@@ -387,9 +387,10 @@ class Engine:
                 self._actor.close(Closed(CLOSED))
 
 
-def _tx_seconds(seconds: float) -> float:
-    if not 0 < seconds <= limits.TX_SECONDS_MAX:
-        raise InvalidArgument(f"seconds: more than 0 and at most {limits.TX_SECONDS_MAX:.0f}")
+def _tx_seconds(seconds: float, backend: Backend) -> float:
+    most = limits.TX_SECONDS if backend.is_remote else limits.TX_SECONDS_MAX
+    if not 0 < seconds <= most:
+        raise InvalidArgument(f"seconds: more than 0 and at most {most:.0f}")
     return seconds
 
 

@@ -19,9 +19,8 @@ import logging
 from collections.abc import Sequence
 from itertools import takewhile
 from time import perf_counter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-import msgspec
 from outcome import Error
 
 from mqlite_actor.clock import Clock
@@ -35,11 +34,12 @@ from mqlite_actor.contract.errors import (
     StorageFull,
     Unavailable,
 )
-from mqlite_actor.engine import admission
+from mqlite_actor.engine import admission, waves
 from mqlite_actor.engine.commands import ALONE, JudgedSend, Table
-from mqlite_actor.engine.meters import forget_queue
+from mqlite_actor.engine.outcomes import Broken, Done, GroupResult, NotBegun, Unknown, copy
 from mqlite_actor.storage.database import Transaction
-from mqlite_actor.storage.sqlite import SqliteStore, is_busy, mapped
+from mqlite_actor.storage.failures import is_busy, mapped
+from mqlite_actor.storage.store import Store
 
 _log = logging.getLogger("mqlite.engine")
 
@@ -53,78 +53,14 @@ SENDS: Final = (wire.SendRequest, wire.ScheduleRequest, ext.SendResultRequest, J
 """Not tried any more after the disk was found full."""
 
 
-class Done(msgspec.Struct):
-    """A command's response; what outcome.Value is, at a fraction of its price."""
-
-    value: Any
-
-    def unwrap(self) -> Any:  # noqa: ANN401  # as the table pairs them
-        """The response."""
-        return self.value
-
-
-Answer: TypeAlias = Done | Error
-"""How a command ended; `unwrap` returns its response or raises its error."""
-
-
-class GroupResult:
-    """One outcome per command, in their order, and what became true with them."""
-
-    __slots__ = (
-        "commits", "deleted", "dues", "events", "filter_failures", "is_doubtful", "outcomes",
-        "timings", "wakes",
-    )  # fmt: skip
-
-    def __init__(self, number: int) -> None:
-        self.outcomes: list[Answer] = [Error(Unavailable("not run"))] * number
-        self.wakes: dict[str, int] = {}
-        self.events: dict[tuple[str, str], int] = {}
-        self.deleted: set[str] = set()  # queues whose earlier events are nobody's any more
-        self.filter_failures: dict[tuple[str, str], int] = {}
-        self.dues: dict[str, int] = {}  # by maintenance task, the earliest
-        # storage calls: what kind, how it ended, seconds each, and how many took so long
-        self.timings: list[tuple[str, BaseException | None, float, int]] = []
-        self.commits = 0
-        self.is_doubtful = False  # a commit of unknown outcome may have made anything claimable
-
-    def publish(self, tx: Transaction) -> None:
-        """Take over what the committed transaction made true."""
-        self.commits += 1
-        for name in tx.deleted:
-            forget_queue(name, self.events, self.filter_failures)
-        self.deleted |= tx.deleted
-        for queue, number in tx.wakes.items():
-            self.wakes[queue] = self.wakes.get(queue, 0) + number
-        for key, number in tx.events.items():
-            self.events[key] = self.events.get(key, 0) + number
-        for key, number in tx.filter_failures.items():
-            self.filter_failures[key] = self.filter_failures.get(key, 0) + number
-        for task, at_ms in tx.dues.items():
-            self.dues[task] = min(at_ms, self.dues.get(task, at_ms))
-
-
-class _NotBegun(Exception):
-    """No transaction could be started; nothing ran. The cause is attached."""
-
-
-class _Broken(Exception):
-    """The transaction is rolled back; nothing of it happened. The cause is attached."""
-
-
-class _Unknown(Exception):
-    """COMMIT failed in a way that leaves the outcome open."""
-
-
 def run_at_once(
-    store: SqliteStore, table: Table, requests: Sequence[Any], clock: Clock
+    store: Store, table: Table, requests: Sequence[Any], clock: Clock
 ) -> GroupResult | None:
     """As `run_group`, but None, with nothing done, where that would wait for a foreign lock."""
     return _run(store, table, requests, clock, is_patient=False)
 
 
-def run_group(
-    store: SqliteStore, table: Table, requests: Sequence[Any], clock: Clock
-) -> GroupResult:
+def run_group(store: Store, table: Table, requests: Sequence[Any], clock: Clock) -> GroupResult:
     """Run commands and commit. Never raises for what storage or a command does."""
     result = _run(store, table, requests, clock, is_patient=True)
     assert result is not None, "it waited as long as it may"
@@ -132,7 +68,7 @@ def run_group(
 
 
 def _run(
-    store: SqliteStore, table: Table, requests: Sequence[Any], clock: Clock, *, is_patient: bool
+    store: Store, table: Table, requests: Sequence[Any], clock: Clock, *, is_patient: bool
 ) -> GroupResult | None:
     result = GroupResult(len(requests))
     everything = range(len(requests))
@@ -141,27 +77,32 @@ def _run(
     if type(requests[0]) in ALONE:
         _alone(store, requests[0], result)
         return result
-    indexes = _with_room(store, requests, result)
-    if not indexes:
-        return result
-    try:
-        _together(store, table, requests, indexes, clock, result, is_patient=is_patient)
-    except _Unknown as unknown:
-        _answer_unknown(store, result, indexes, unknown)
-    except _NotBegun as stuck:
-        if not is_patient and is_busy(stuck.__cause__):
-            return None
-        _fail(store, result, indexes, _cause(stuck))
-    except _Broken as broken:
-        is_storage = isinstance(mapped(_cause(broken)), StorageFailed)
-        if len(indexes) == 1 or is_storage:
-            _fail(store, result, indexes, _cause(broken))
-        else:
-            _one_by_one(store, table, requests, indexes, clock, result)
+    left = _with_room(store, requests, result)
+    together = waves.together if store.backend.is_remote else _together
+    while left:
+        try:
+            done = together(store, table, requests, left, clock, result, is_patient=is_patient)
+        except Unknown as unknown:
+            done = unknown.indexes
+            _answer_unknown(store, result, done, unknown)
+        except NotBegun as stuck:
+            if not is_patient and is_busy(stuck.cause):
+                return None
+            done = stuck.indexes
+            _fail(store, result, done, stuck.cause)
+        except Broken as broken:
+            done = broken.indexes
+            stops = StorageFailed | Unavailable if store.backend.is_remote else StorageFailed
+            if len(done) == 1 or isinstance(mapped(broken.cause), stops):
+                _fail(store, result, done, broken.cause)
+            else:
+                _one_by_one(store, table, requests, done, clock, result)
+        is_done = set(done)
+        left = [index for index in left if index not in is_done]
     return result
 
 
-def _with_room(store: SqliteStore, requests: Sequence[Any], result: GroupResult) -> Sequence[int]:
+def _with_room(store: Store, requests: Sequence[Any], result: GroupResult) -> Sequence[int]:
     """The commands that may run: all, or without the sends where the disk has no room for them."""
     everything = range(len(requests))
     if not store.asks_disk:
@@ -175,16 +116,16 @@ def _with_room(store: SqliteStore, requests: Sequence[Any], result: GroupResult)
             _log.warning("there is room on the disk again; sends are taken")
         return everything
     if not was_short:
-        _log.error("the disk of %s is nearly full; sends are refused", store.path)
+        _log.error("the disk of %s is nearly full; sends are refused", store.location)
     refused = nearly_full()
     result.timings.append(("transaction", refused, 0.0, 1))
     for index in sends:
-        result.outcomes[index] = Error(_copy(refused))
+        result.outcomes[index] = Error(copy(refused))
     return sorted({*everything} - {*sends})
 
 
 def _together(
-    store: SqliteStore,
+    store: Store,
     table: Table,
     requests: Sequence[Any],
     indexes: Sequence[int],
@@ -192,14 +133,15 @@ def _together(
     result: GroupResult,
     *,
     is_patient: bool = True,
-) -> None:
-    """Run the commands at `indexes` in one transaction; fills outcomes only if it commits."""
+) -> Sequence[int]:
+    """Run the commands at `indexes` in one transaction; fills outcomes only if it commits. Which
+    those were: all."""
     answered: list[Any] = []
     began, started = store.changes, perf_counter()
     try:
         tx = store.begin(is_patient=is_patient)
     except Exception as error:
-        raise _NotBegun from error
+        raise NotBegun(indexes) from error
     try:
         waiting = [requests[index] for index in indexes]
         while waiting:
@@ -211,14 +153,14 @@ def _together(
             raise StorageFailed("the transaction ended by itself")
     except Exception as error:
         _roll_back(store)
-        raise _Broken from error
+        raise Broken(indexes) from error
     try:
         store.commit()
     except Exception as error:
         _roll_back(store)
         if isinstance(mapped(error), StorageFull | Unavailable):
-            raise _Broken from error
-        raise _Unknown from error
+            raise Broken(indexes) from error
+        raise Unknown(indexes) from error
     result.timings.append(("transaction", None, perf_counter() - started, 1))
     if store.changes != began:  # a commit that wrote nothing proves nothing
         store.complaint = ""
@@ -226,10 +168,11 @@ def _together(
         is_refusal = isinstance(answer, CallerError)
         result.outcomes[index] = Error(answer) if is_refusal else Done(answer)
     result.publish(tx)
+    return indexes
 
 
 def _answers(
-    store: SqliteStore,
+    store: Store,
     table: Table,
     tx: Transaction,
     waiting: Sequence[Any],
@@ -261,7 +204,7 @@ def _answers(
 
 
 def _one_by_one(
-    store: SqliteStore,
+    store: Store,
     table: Table,
     requests: Sequence[Any],
     indexes: Sequence[int],
@@ -269,6 +212,7 @@ def _one_by_one(
     result: GroupResult,
 ) -> None:
     settles_first = sorted(indexes, key=lambda i: not isinstance(requests[i], SETTLES))
+    together = waves.together if store.backend.is_remote else _together
     is_full = False
     for place, index in enumerate(settles_first):
         if not _is_sound(store, result, settles_first[place:]):
@@ -277,18 +221,18 @@ def _one_by_one(
             result.outcomes[index] = Error(mapped_full())
             continue
         try:
-            _together(store, table, requests, [index], clock, result)
-        except _Unknown as unknown:
+            together(store, table, requests, [index], clock, result)
+        except Unknown as unknown:
             _answer_unknown(store, result, [index], unknown)
-        except (_NotBegun, _Broken) as broken:
-            error = _fail(store, result, [index], _cause(broken))
+        except (NotBegun, Broken) as broken:
+            error = _fail(store, result, [index], broken.cause)
             is_full = is_full or isinstance(error, StorageFull)
             if isinstance(error, StorageFailed | Unavailable):
-                _fail(store, result, settles_first[place + 1 :], _cause(broken))
+                _fail(store, result, settles_first[place + 1 :], broken.cause)
                 return
 
 
-def _alone(store: SqliteStore, request: object, result: GroupResult) -> None:
+def _alone(store: Store, request: object, result: GroupResult) -> None:
     started = perf_counter()
     try:
         result.outcomes[0] = Done(ALONE[type(request)](store, request))
@@ -296,12 +240,6 @@ def _alone(store: SqliteStore, request: object, result: GroupResult) -> None:
         _fail(store, result, [0], error)
     else:
         result.timings.append(("transaction", None, perf_counter() - started, 1))
-
-
-def _cause(failure: _NotBegun | _Broken) -> Exception:
-    cause = failure.__cause__
-    assert isinstance(cause, Exception), "raised from it"
-    return cause
 
 
 # -- answers ---------------------------------------------------------------------------------------
@@ -321,7 +259,7 @@ def mapped_full() -> StorageFull:
 
 
 def _fail(
-    store: SqliteStore, result: GroupResult, indexes: Sequence[int], cause: Exception
+    store: Store, result: GroupResult, indexes: Sequence[int], cause: Exception
 ) -> MqliteError:
     """The same error for each of these commands.
 
@@ -331,24 +269,24 @@ def _fail(
     error = mapped(cause)
     result.timings.append(("transaction", error, 0.0, 1))
     if isinstance(error, StorageFailed):
-        store.healthy = store.is_memory
+        store.doubt()
     if isinstance(error, Internal):
         _log.error("a command failed and was rolled back: %s", error.message, exc_info=cause)
     elif not isinstance(error, CallerError) and store.complaint != error.message:
         store.complaint = error.message
         _log.error("%s (%s)", error.message, cause)
     for index in indexes:
-        result.outcomes[index] = Error(_copy(error))
+        result.outcomes[index] = Error(copy(error))
     return error
 
 
 def _answer_unknown(
-    store: SqliteStore, result: GroupResult, indexes: Sequence[int], unknown: _Unknown
+    store: Store, result: GroupResult, indexes: Sequence[int], unknown: Unknown
 ) -> None:
     cause = unknown.__cause__
     reason = cause.message if isinstance(cause, MqliteError) else type(cause).__name__
     _log.error("a commit failed, its outcome is unknown: %s", reason, exc_info=cause)
-    store.healthy = store.is_memory
+    store.doubt()
     result.is_doubtful = True
     result.timings.append(("transaction", OutcomeUnknown(reason), 0.0, 1))
     for index in indexes:
@@ -359,7 +297,7 @@ def _answer_unknown(
         )
 
 
-def _is_sound(store: SqliteStore, result: GroupResult, indexes: Sequence[int]) -> bool:
+def _is_sound(store: Store, result: GroupResult, indexes: Sequence[int]) -> bool:
     """Open a file in doubt anew; if that fails these commands are refused and the next group tries
     again."""
     if store.healthy:
@@ -378,16 +316,9 @@ def _is_sound(store: SqliteStore, result: GroupResult, indexes: Sequence[int]) -
     return True
 
 
-def _roll_back(store: SqliteStore) -> None:
+def _roll_back(store: Store) -> None:
     try:
         store.rollback()
     except Exception:  # noqa: BLE001  # whatever it was: the connection is of no use any more
         _log.exception("rollback failed; the database will be opened again")
         store.healthy = False
-
-
-def _copy(error: MqliteError) -> MqliteError:
-    """One exception object per caller: each gets its own traceback."""
-    copy = type(error)(error.message)
-    copy.origin = error.origin
-    return copy

@@ -1,7 +1,8 @@
 """The keeper of the files: checkpoints beside the writer, free pages, a look at the files every
 second.
 
-Started by the engine beside the passes, for stores on disk. Automatic checkpoints would run inside
+Started by the engine beside the passes; for a file these three, for a remote database the word that
+its owner is still there. Automatic checkpoints would run inside
 a COMMIT and stall it; so a second connection moves the log into the file from CHECKPOINT_PAGES on,
 in a thread of its own, while the writer goes on. Under steady writing such a checkpoint never
 catches up to the end, and the log would grow without bound: past LOG_PAGES_MAX the writer itself,
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import trio
 
@@ -25,7 +27,8 @@ from mqlite_actor.contract.errors import Closed, Internal, MqliteError
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.diagnostics import Report, unreported
 from mqlite_actor.engine.sweeper import Health
-from mqlite_actor.storage.sqlite import SqliteStore, mapped
+from mqlite_actor.storage.failures import mapped
+from mqlite_actor.storage.store import Store
 
 _log = logging.getLogger("mqlite.maintenance")
 
@@ -40,8 +43,8 @@ class Keeper:
 
     def __init__(
         self,
-        store: SqliteStore,
-        submit: Callable[[commands.TruncateLog], Awaitable[bool]],
+        store: Store,
+        submit: Callable[[Any], Awaitable[Any]],
         reclaim: Callable[[], Awaitable[int]],
         clock: Clock,
         report: Report = unreported,
@@ -70,8 +73,12 @@ class Keeper:
             self._due.set()
 
     async def run(self) -> None:
-        """Both loops."""
+        """All loops that this store needs; memory needs none."""
         async with trio.open_nursery() as nursery:
+            if self._store.backend.is_remote:
+                nursery.start_soon(self._stay)
+            if not self._store.has_file:
+                return
             nursery.start_soon(self._checkpoint)
             nursery.start_soon(self._watch)
             nursery.start_soon(self._reclaim_forever)
@@ -131,6 +138,17 @@ class Keeper:
             except MqliteError as error:
                 if self.reclaiming.consecutive_failures == 1:
                     _log.error("maintenance task=reclaim failed: %s", error.message)
+
+    async def _stay(self) -> None:
+        """Own a remote database also while nothing is written to it."""
+        while True:
+            await trio.sleep(limits.OWNER_STAY_SECONDS)
+            try:
+                await self._submit(commands.Stay())
+            except Closed:
+                return
+            except MqliteError:
+                continue  # the writer has said what it is
 
     async def _watch(self) -> None:
         while True:

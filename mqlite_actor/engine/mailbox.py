@@ -17,7 +17,7 @@ import trio
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import MqliteError
-from mqlite_actor.engine.group import Answer
+from mqlite_actor.engine.outcomes import Answer
 
 Command = Any
 """A struct that the engine's table has a function for: a request of the wire or of `commands`."""

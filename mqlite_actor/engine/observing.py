@@ -35,7 +35,7 @@ from mqlite_actor.engine.readers import LookOut
 from mqlite_actor.engine.sweeper import Health
 from mqlite_actor.semantics.depths import Sample
 from mqlite_actor.storage.schema import WIRE_SCHEMA_VERSION
-from mqlite_actor.storage.sqlite import SqliteStore
+from mqlite_actor.storage.store import Store
 from mqlite_actor.version import __version__
 
 Ask = Callable[[Any], Awaitable[Any]]
@@ -55,7 +55,7 @@ class Observer:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: Store,
         actor: Actor,
         look_out: LookOut,
         ask: Ask,
@@ -89,7 +89,7 @@ class Observer:
         return ObserveResponse(
             sampled_at_ms=self._clock.now_ms(),
             started_at_ms=self.started_at_ms,
-            backend="memory" if self._store.is_memory else "local",
+            backend=self._store.backend.observe,
             runtime=self._runtime(seconds, sample),
             collection=Collection(
                 state="unavailable" if rows is None else "available",
@@ -117,7 +117,7 @@ class Observer:
 
     def _runtime(self, ping_seconds: float, sample: Sample | None) -> RuntimeInfo:
         try:
-            size, has_size = self._store.size_bytes(), not self._store.is_memory
+            size, has_size = self._store.size_bytes(), self._store.has_file
         except OSError:
             size, has_size = 0, False
         return RuntimeInfo(
@@ -156,7 +156,7 @@ class Observer:
     def _maintenance(self, task: str) -> MaintenanceInfo:
         health = self._health[task]
         return MaintenanceInfo(
-            enabled=task != "reclaim" or not self._store.is_memory,
+            enabled=task != "reclaim" or self._store.has_file,
             task=task,
             runs=health.runs,
             interrupted=health.interrupted,

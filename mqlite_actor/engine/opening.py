@@ -18,7 +18,8 @@ from mqlite_actor.contract import limits
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.group import run_group
-from mqlite_actor.storage.sqlite import SqliteStore, open_store
+from mqlite_actor.storage.opening import open_any
+from mqlite_actor.storage.store import Store
 
 
 async def run_engine(
@@ -33,7 +34,13 @@ async def run_engine(
     cause. Cancelling it closes in order: commands that were let in still run.
     """
     options = options or EngineOptions()
-    opening = partial(open_store, dsn, synchronous=options.synchronous, create=options.create)
+    opening = partial(
+        open_any,
+        dsn,
+        synchronous=options.synchronous,
+        create=options.create,
+        auth_token=options.auth_token,
+    )
     with trio.CancelScope(shield=True):  # a file half opened would keep its lock
         store = await trio.to_thread.run_sync(opening)
     store.leaves_log = options.leaves_log
@@ -56,7 +63,7 @@ async def run_engine(
         raise failure
 
 
-async def _recover(store: SqliteStore, options: EngineOptions) -> Counter[tuple[str, str]]:
+async def _recover(store: Store, options: EngineOptions) -> Counter[tuple[str, str]]:
     """End the leases of a dead process, a slice per transaction, before anybody is served; what
     happened by it."""
     events: Counter[tuple[str, str]] = Counter()

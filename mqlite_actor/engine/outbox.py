@@ -32,11 +32,13 @@ from mqlite_actor.contract.errors import (
 from mqlite_actor.engine import admission
 from mqlite_actor.engine.commands import JudgedSend
 from mqlite_actor.engine.filtering import Inquiry
-from mqlite_actor.engine.group import SENDS, Answer, Done, GroupResult, nearly_full
+from mqlite_actor.engine.group import SENDS, nearly_full
+from mqlite_actor.engine.outcomes import Answer, Done, GroupResult
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.semantics.routing import Undecided, Verdicts
 from mqlite_actor.storage.database import Row, Value
-from mqlite_actor.storage.sqlite import SqliteStore, is_constraint, mapped
+from mqlite_actor.storage.failures import is_constraint, mapped
+from mqlite_actor.storage.store import Store
 
 T = TypeVar("T")
 
@@ -51,7 +53,7 @@ _LEFT: Final = InvalidArgument("the transaction was left, or took too long")
 """How a transaction that its holder did not commit is counted: as refused to the caller."""
 
 
-def _open_anew(store: SqliteStore) -> None:
+def _open_anew(store: Store) -> None:
     """As for any other command: a file that cannot be opened now is storage that failed."""
     try:
         store.reopen()
@@ -69,7 +71,7 @@ class UserTransaction:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: Store,
         table: dict[type[Any], Operation],
         clock: Clock,
         seconds: float,
@@ -150,7 +152,7 @@ class UserTransaction:
             self._store.rollback()
         except Exception:  # noqa: BLE001  # whatever it was: the connection is of no use any more
             _log.exception("rollback failed; the database will be opened again")
-            self._store.healthy = self._store.is_memory
+            self._store.doubt()
 
     def _note(self, operation: str, error: MqliteError | None, began: float) -> None:
         self.result.timings.append((operation, error, perf_counter() - began, 1))
@@ -161,7 +163,7 @@ class UserTransaction:
         failure = mapped(error)
         if not isinstance(failure, StorageFailed):
             return failure
-        self._store.healthy = self._store.is_memory
+        self._store.doubt()
         self.result.is_doubtful = True
         _log.error("a commit failed, its outcome is unknown: %s", failure.message, exc_info=error)
         return OutcomeUnknown(
@@ -203,7 +205,7 @@ class UserTransaction:
             failure = mapped(error)
             self._reason, self._failure = failure.message, failure
             if isinstance(failure, StorageFailed):
-                self._store.healthy = self._store.is_memory
+                self._store.doubt()
             _log.error("a step of a transaction failed: %s", failure.message, exc_info=error)
             raise failure from error
         finally:

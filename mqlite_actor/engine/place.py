@@ -14,8 +14,8 @@ from time import perf_counter
 from typing import Any, Final
 
 from mqlite_actor.contract import limits, wire
-from mqlite_actor.engine.group import GroupResult
-from mqlite_actor.storage.sqlite import SqliteStore
+from mqlite_actor.engine.outcomes import GroupResult
+from mqlite_actor.storage.store import Store
 
 Count = Callable[[Any], int]
 
@@ -54,7 +54,7 @@ class Inline:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: Store,
         run: Callable[[Sequence[Any]], GroupResult | None],
         *,
         is_allowed: bool,

@@ -28,7 +28,7 @@ from mqlite_actor.engine.meters import StorageMeter
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.reading import Look, NoReader
-from mqlite_actor.storage.sqlite import SqliteStore
+from mqlite_actor.storage.store import Store
 
 _log = logging.getLogger("mqlite.engine")
 
@@ -66,7 +66,7 @@ class LookOut:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: Store,
         table: dict[type[Any], Operation],
         clock: Clock,
         meter: StorageMeter,
@@ -103,13 +103,13 @@ class LookOut:
     def pool(self) -> StoragePool:
         """Connections, the writer's included, and how looks waited for one."""
         readers = self._store.readers
-        has_readers = not self._store.is_memory
-        in_use = readers.in_use
+        in_use = 0 if readers is None else readers.in_use
+        is_open = 0 if readers is None else readers.open
         return StoragePool(
-            max_open=1 + limits.READERS_MAX * has_readers,
-            open=1 + readers.open,
+            max_open=1 if readers is None else 1 + limits.READERS_MAX,
+            open=1 + is_open,
             in_use=in_use,
-            idle=1 + readers.open - in_use,
+            idle=1 + is_open - in_use,
             wait_count=self._waits,
             wait_duration_seconds=self._wait_seconds,
         )

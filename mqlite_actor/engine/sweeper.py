@@ -152,11 +152,18 @@ class _Due:
 class Sweeper:
     """Runs the passes against `submit` until cancelled."""
 
-    __slots__ = ("_clock", "_due", "_passes", "_submit", "health")
+    __slots__ = ("_clock", "_due", "_factor", "_passes", "_submit", "health")
 
     def __init__(
-        self, submit: Submit, clock: Clock, retention: Retention, report: Report = unreported
+        self,
+        submit: Submit,
+        clock: Clock,
+        retention: Retention,
+        report: Report = unreported,
+        *,
+        is_dear: bool = False,
     ) -> None:
+        self._factor = limits.REMOTE_SWEEP_FACTOR if is_dear else 1
         self._submit = submit
         self._clock = clock
         self._passes = passes(retention)
@@ -197,8 +204,9 @@ class Sweeper:
         The wall clock is looked at again at least every second, so that a step of it is noticed.
         """
         failures = self.health[each.task].consecutive_failures
-        seconds = each.seconds * 2 ** min(failures, 10)
-        ends_at = trio.current_time() + min(seconds, max(each.seconds, limits.BACKOFF_SECONDS_MAX))
+        period = each.seconds * self._factor
+        seconds = period * 2 ** min(failures, 10)
+        ends_at = trio.current_time() + min(seconds, max(period, limits.BACKOFF_SECONDS_MAX))
         due = self._due[each.task]
         await trio.sleep(
             limits.SWEEP_PAUSE_SECONDS

@@ -21,10 +21,10 @@ from mqlite_actor.contract.errors import CallerError, Closed, MqliteError
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.actor import Actor
 from mqlite_actor.engine.diagnostics import Report, Trouble, detail_of
-from mqlite_actor.engine.group import GroupResult
 from mqlite_actor.engine.meters import outcome_of
+from mqlite_actor.engine.outcomes import GroupResult
 from mqlite_actor.engine.sweeper import Health
-from mqlite_actor.storage.sqlite import SqliteStore
+from mqlite_actor.storage.store import Store
 
 _log = logging.getLogger("mqlite.engine")
 
@@ -46,7 +46,7 @@ class Watchdog:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: Store,
         actor: Actor,
         submit: Callable[[Any], Awaitable[Any]],
         clock: Clock,

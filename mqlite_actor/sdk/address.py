@@ -169,6 +169,13 @@ class Store(msgspec.Struct, frozen=True):
     location: str = ""
     token: str = ""
 
+    @property
+    def dsn(self) -> str:
+        """The engine's spelling of it."""
+        if self.kind is StoreKind.MEMORY:
+            return ":memory:"
+        return f"file:{self.location}" if self.kind is StoreKind.FILE else self.location
+
     def __repr__(self) -> str:
         return f"Store({self.kind}, {masked(self.location)!r})"
 
@@ -276,9 +283,9 @@ def masked(text: str) -> str:
     Everything up to the last @ goes, because in a string that is not well formed nobody knows where
     a credential ends.
     """
-    head, separator, rest = text.partition("://")
-    if not separator:
-        head, rest = "", text
+    scheme = _SCHEME.match(text)
+    start = scheme.end() if scheme else 0  # a :// further on may stand behind a credential
+    head, rest = text[:start], text[start:]
     credential, at, rest = rest.rpartition("@")
     rest, mark, fragment = rest.partition("#")
     place, question, query = rest.partition("?")
@@ -286,10 +293,7 @@ def masked(text: str) -> str:
     shown_query = "&".join(f"{name}={_MASK}" for name in names)
     shown_fragment = _MASK if fragment else ""
     shown_credential = _MASK if credential else ""
-    return (
-        f"{head}{separator}{shown_credential}{at}{place}"
-        f"{question}{shown_query}{mark}{shown_fragment}"
-    )
+    return f"{head}{shown_credential}{at}{place}{question}{shown_query}{mark}{shown_fragment}"
 
 
 def _scheme(text: str) -> str:
@@ -317,4 +321,6 @@ def _mend(text: str) -> str:
     place = _HOST_PORT.fullmatch(text.rpartition("@")[2])
     if place is not None and place[2]:
         return f"write mqlite://{masked(text)} for a broker"
-    return f"write file:{masked(text)} for a store, mqlite://HOST[:PORT] for a broker"
+    shown = masked(text)
+    path = shown if shown.isprintable() else "PATH"  # an error is one line, and steers no terminal
+    return f"write file:{path} for a store, mqlite://HOST[:PORT] for a broker"

@@ -39,10 +39,11 @@ class ConnectOptions(TypedDict, total=False):
     message_bytes_max: int
     clock: Clock | None
     background: bool
+    auth_token: str
 
 
 OF_BROKERS = frozenset({"token", "ca_file", "client_certificate", "network"})
-OF_STORES = frozenset({"synchronous", "message_bytes_max", "clock", "background"})
+OF_STORES = frozenset({"synchronous", "message_bytes_max", "clock", "background", "auth_token"})
 FITTING: Final = {
     Destination.STORE: OF_STORES,
     Destination.LINK: frozenset[str](),
@@ -55,10 +56,10 @@ async def connect(dsn: str, **options: Unpack[ConnectOptions]) -> AsyncIterator[
     """The handle for a connection string, for the length of a block, under trio or asyncio.
 
     `mqlite(s)://[TOKEN@]HOST[:PORT]` and `http(s)://…` reach a broker (nothing is dialled before
-    the first call; `wait_ready` tries at once); `file:PATH` and `:memory:` open an engine in this
-    process, as `open_embedded` does; `unix:PATH` the link of a broker on this machine.
-    Raises InvalidArgument, with the mend, for any other string
-    and for an option that does not belong to this kind.
+    the first call; `wait_ready` tries at once); `file:PATH`, `:memory:` and `libsql://HOST` open an
+    engine in this process, as `open_embedded` does; `unix:PATH` the link of a broker on this
+    machine. Raises InvalidArgument, with the mend, for any other string and for an option that
+    does not belong to this kind.
     """
     kind = _kind(dsn, dict(options))
     if kind is Destination.STORE:

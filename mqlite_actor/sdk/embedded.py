@@ -14,19 +14,19 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial, wraps
-from typing import Any, TypedDict, TypeVar, Unpack, cast
+from typing import Any, TypeVar, Unpack, cast
 
 import trio
 
-from mqlite_actor.clock import Clock, SystemClock
+from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits, wire
-from mqlite_actor.contract.errors import Unsupported
-from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.engine import Engine
 from mqlite_actor.engine.opening import open_engine, run_engine
 from mqlite_actor.engine.outbox import Hold, check_outside, inside
-from mqlite_actor.sdk.address import StoreKind, parse_store
+from mqlite_actor.sdk.address import parse_store
 from mqlite_actor.sdk.background import Background
 from mqlite_actor.sdk.handle import Handle
+from mqlite_actor.sdk.opening_options import EmbeddedOptions, engine_options
 from mqlite_actor.sdk.origin import check_process, here
 from mqlite_actor.sdk.serve import ServeInfo, ServeOptions, serve
 from mqlite_actor.sdk.transaction import SyncTx, Tx
@@ -67,8 +67,9 @@ class Embedded(Handle):
         """A transaction of your rows and our messages; commits when the block ends well.
 
         An exception or a cancellation rolls back, shielded. Everything else in the engine waits
-        meanwhile, so keep it short: after `seconds` (at most 30) it is rolled back and TxTimeout
-        raised. Prefer `run_tx` where no awaiting is needed between the statements.
+        meanwhile, so keep it short: after `seconds` (at most 30; on a remote store 5, which is what
+        such servers give) it is rolled back and TxTimeout raised. Prefer `run_tx` where no awaiting
+        is needed between the statements.
         """
         hold = await self.engine.hold(seconds)
         token = inside.set(hold)
@@ -142,21 +143,6 @@ class Embedded(Handle):
         For tests and for engines that were opened with `background` False.
         """
         await self.engine.run_maintenance_once()
-
-
-class EmbeddedOptions(TypedDict, total=False):
-    """How to open a store; each with its default if left out."""
-
-    synchronous: str
-    """NORMAL (default), or FULL: survives a power cut with every acknowledged message."""
-    message_bytes_max: int
-    """Largest body; 1 MiB by default."""
-    clock: Clock | None
-    """Whose time decides about leases and schedules; the machine's by default."""
-    background: bool
-    """False runs no maintenance by itself."""
-    leaves_log: bool
-    """True leaves checkpoints to a program that replicates the file; False by default."""
 
 
 class AsyncioEmbedded(Embedded):
@@ -291,9 +277,11 @@ async def open_embedded(
     message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT,
     clock: Clock | None = None,
     background: bool = True,
+    auth_token: str | None = None,
     leaves_log: bool = False,
 ) -> AsyncIterator[Embedded]:
-    """An engine for the length of a block; `store` is `file:PATH` or `:memory:`.
+    """An engine for the length of a block; `store` is `file:PATH`, `:memory:` or a remote database
+    (`libsql://HOST`, with `auth_token` or MQLITE_DB_AUTH_TOKEN).
 
     `synchronous` FULL survives a power cut with every acknowledged message, NORMAL may lose the
     last ones then (never after a crash of the program). `background` False runs no maintenance by
@@ -307,6 +295,7 @@ async def open_embedded(
         message_bytes_max=message_bytes_max,
         clock=clock,
         background=background,
+        **({} if auth_token is None else {"auth_token": auth_token}),
         leaves_log=leaves_log,
     )
     if trio.lowlevel.in_trio_run():
@@ -325,12 +314,12 @@ def opener_of(
     store: str, **options: Unpack[EmbeddedOptions]
 ) -> Callable[[], AbstractAsyncContextManager[Embedded]]:
     """Checks the options now; what it returns opens the store under trio."""
-    engine_options = _options(**options)
-    location = _local(store)
+    chosen = parse_store(store)
+    opening = engine_options(chosen, **options)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Embedded]:
-        async with open_engine(location, engine_options) as engine:
+        async with open_engine(chosen.dsn, opening) as engine:
             yield Embedded(engine)
 
     return opened
@@ -343,6 +332,7 @@ async def run_embedded(
     message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT,
     clock: Clock | None = None,
     background: bool = True,
+    auth_token: str | None = None,
     leaves_log: bool = False,
     task_status: trio.TaskStatus[Embedded] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -352,15 +342,18 @@ async def run_embedded(
     Cancelling the nursery closes the engine in order; a crash of the writer cancels the nursery
     with its cause. Options and errors as for `open_embedded`.
     """
-    options = _options(
+    chosen = parse_store(store)
+    options = engine_options(
+        chosen,
         synchronous=synchronous,
         message_bytes_max=message_bytes_max,
         clock=clock,
         background=background,
+        auth_token=auth_token,
         leaves_log=leaves_log,
     )
     engine_status = cast("trio.TaskStatus[Engine]", _Embedding(task_status))
-    await run_engine(_local(store), options, task_status=engine_status)
+    await run_engine(chosen.dsn, options, task_status=engine_status)
 
 
 class _Embedding:
@@ -373,28 +366,3 @@ class _Embedding:
 
     def started(self, value: Engine) -> None:
         self._task_status.started(Embedded(value))
-
-
-def _options(
-    *,
-    synchronous: str = "NORMAL",
-    message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT,
-    clock: Clock | None = None,
-    background: bool = True,
-    leaves_log: bool = False,
-) -> EngineOptions:
-    return EngineOptions(
-        synchronous=synchronous,
-        message_bytes_max=message_bytes_max,
-        clock=clock or SystemClock(),
-        background=background,
-        leaves_log=leaves_log,
-    )
-
-
-def _local(text: str) -> str:
-    """The engine's spelling of a local store."""
-    store = parse_store(text)
-    if store.kind is StoreKind.REMOTE:
-        raise Unsupported("this version opens local stores only: file:PATH or :memory:")
-    return ":memory:" if store.kind is StoreKind.MEMORY else f"file:{store.location}"

@@ -113,7 +113,7 @@ def end_subscription(tx: Transaction, request: DeleteSubscriptionRequest, now_ms
             f"{quoted(request.name)} still holds messages; handle them, or pass discard_messages"
             " with its generation"
         )
-    tx.run([subscriptions.unsubscribe(queue.id)])
+    tx.write([subscriptions.unsubscribe(queue.id)])
     if not is_empty:
         return queue.generation
     _delete(tx, queue, now_ms)

@@ -22,8 +22,18 @@ class Sample(NamedTuple):
 def collect(tx: Transaction, now_ms: int) -> Sample:
     """A row per queue, by name, and what of the file holds nothing."""
     found = queues.list_all(tx)
-    kept = tx.run([counts.read(queue.id) for queue in found])
-    oldest = tx.run([counts.oldest(queue.id) for queue in found])
+    kept, oldest, free = [], [], 0
+    if found:
+        *read, (free_row,) = tx.run(
+            [
+                *(counts.read(queue.id) for queue in found),
+                *(counts.oldest(queue.id) for queue in found),
+                counts.free_bytes(),
+            ]
+        )
+        kept, oldest, free = read[: len(found)], read[len(found) :], free_row[0]
+    else:
+        free = tx.run([counts.free_bytes()])[0][0][0]
     rows: list[QueueDepth] = []
     for queue, kept_row, oldest_row in zip(found, kept, oldest, strict=True):
         active, locked, scheduled, deferred, dead, _ = counts.six(kept_row[0])
@@ -42,4 +52,4 @@ def collect(tx: Transaction, now_ms: int) -> Sample:
                 unexpected=0,  # the table's CHECK admits no other state
             )
         )
-    return Sample(rows, tx.run([counts.free_bytes()])[0][0][0])
+    return Sample(rows, free)

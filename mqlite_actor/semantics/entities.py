@@ -7,8 +7,6 @@ kind, created_at and the generation that tells this queue from one made later un
 
 from __future__ import annotations
 
-import secrets
-
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument, NameConflict, quoted
 from mqlite_actor.contract.wire import (
@@ -36,7 +34,7 @@ def create_queue(tx: Transaction, request: CreateQueueRequest, now_ms: int) -> E
     """Create a queue, or replace the configuration of one of the same kind."""
     if not request.name:
         raise InvalidArgument("name is empty; give the queue a name")
-    wanted = _configured(request.name, request.config, now_ms)
+    wanted = _configured(tx, request.name, request.config, now_ms)
     existing = queues.lookup(tx, request.name)
     if existing is None:
         if subscriptions.topic_exists(tx, request.name):
@@ -53,7 +51,7 @@ def create_queue(tx: Transaction, request: CreateQueueRequest, now_ms: int) -> E
 
 def reconfigure(tx: Transaction, queue: Queue, config: QueueConfig, now_ms: int) -> None:
     """Replace the whole configuration of a queue that exists; `config` is of its kind."""
-    _replace(tx, queue, _configured(queue.name, config, now_ms))
+    _replace(tx, queue, _configured(tx, queue.name, config, now_ms))
 
 
 def _replace(tx: Transaction, existing: Queue, wanted: Queue) -> None:
@@ -94,13 +92,13 @@ def subscribe(tx: Transaction, request: SubscribeRequest, now_ms: int) -> EmptyR
     if queue is None:
         if subscriptions.topic_exists(tx, name):
             raise NameConflict(f"subscription {quoted(name)} is already a topic")
-        queues.insert(tx, _configured(name, QueueConfig(kind=Kind.SUBSCRIPTION), now_ms))
+        queues.insert(tx, _configured(tx, name, QueueConfig(kind=Kind.SUBSCRIPTION), now_ms))
         queue = queues.find(tx, name)
     elif queue.kind != Kind.SUBSCRIPTION:
         raise NameConflict(f"{quoted(name)} is already a plain queue")
     elif subscriptions.topic_of(tx, queue.id) not in (None, topic):
         raise NameConflict(f"{quoted(name)} already listens to another topic")
-    tx.run([subscriptions.subscribe(queue.id, topic, expr if expr.strip() else "", now_ms)])
+    tx.write([subscriptions.subscribe(queue.id, topic, expr if expr.strip() else "", now_ms)])
     return DONE
 
 
@@ -116,7 +114,7 @@ def list_subscriptions(
     )
 
 
-def _configured(name: str, config: QueueConfig, now_ms: int) -> Queue:
+def _configured(tx: Transaction, name: str, config: QueueConfig, now_ms: int) -> Queue:
     """A row with every default filled in; refuses unknown words and negative durations."""
     return Queue(
         id=0,
@@ -141,7 +139,7 @@ def _configured(name: str, config: QueueConfig, now_ms: int) -> Queue:
         dlq_max_bytes=config.dlq_max_bytes,
         created_at=now_ms,
         updated_at=now_ms,
-        generation=secrets.token_hex(16),
+        generation=tx.random(16).hex(),
     )
 
 
@@ -160,7 +158,7 @@ def _reorder(tx: Transaction, queue: Queue) -> None:
         lifecycle.let_next_come(writes, queue, None)
         writes.run()
     else:
-        tx.run([messages.free_heads(queue.id)])
+        tx.write([messages.free_heads(queue.id)])
         tx.wake(queue.name, limits.INT64_MAX)  # nobody counted how many came free
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import secrets
 from typing import Final
 
 from mqlite_actor.contract import limits
@@ -49,19 +48,13 @@ def create_key(tx: Transaction, request: CreateKeyRequest, now_ms: int) -> Creat
         raise InvalidArgument(f"expires_at_ms is not in the future (now is {now_ms}); 0 is never")
     if request.expires_at_ms > limits.INSTANT_MS_MAX:
         raise InvalidArgument(f"expires_at_ms is after the last instant, {limits.INSTANT_MS_MAX}")
-    token = TOKEN_PREFIX + secrets.token_hex(32)
+    token = TOKEN_PREFIX + tx.random(32).hex()
     token_hash = digest(token)
     if tx.run([keys.exists(request.id, token_hash)])[0]:
         raise KeyConflict(f"a key with the id {request.id} exists; its token is never shown again")
-    tx.run(
-        [
-            keys.insert(
-                request.id, request.name, permissions, now_ms, request.expires_at_ms, token_hash
-            )
-        ]
-    )
-    found = tx.run([keys.by_id(request.id)])[0]
-    return CreateKeyResponse(key=_key(found[0]), token=token)
+    row = (request.id, request.name, permissions, now_ms, request.expires_at_ms)
+    tx.write([keys.insert(*row, token_hash)])
+    return CreateKeyResponse(key=_key((*row, 0)), token=token)
 
 
 def list_keys(tx: Transaction, request: ListKeysRequest, now_ms: int) -> ListKeysResponse:
@@ -88,7 +81,7 @@ def revoke_key(tx: Transaction, request: RevokeKeyRequest, now_ms: int) -> OkRes
     _check_id(request.id)
     if not tx.run([keys.by_id(request.id)])[0]:
         raise NotFound(f"no key has the id {request.id}")
-    tx.run([keys.revoke(request.id, now_ms)])
+    tx.write([keys.revoke(request.id, now_ms)])
     return DONE
 
 

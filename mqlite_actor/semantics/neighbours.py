@@ -79,7 +79,7 @@ def send_many(
                 tx.due("ttl", expires_at)
             seq += 1
         replies.append(SendResponse(seq_numbers=list(range(first, seq))))
-    tx.run_many(messages.INSERT, written)
+    tx.write_many(messages.INSERT, written)
     check_step(Event.SEND, lifecycle.NONE, lifecycle.ACTIVE)
     tx.moved(queue, after=Stored.READY, number=number)
     tx.happened(name, "enqueued", number)
@@ -108,7 +108,7 @@ def receive_many(
     if queue is None:
         return []
     found = receive.claim(tx, queue, sum(wanted), now_ms)
-    is_page_full = sum(len(message.body) for message in found) >= limits.PAGE_BYTES_MAX
+    is_page_full = sum(len(message.body) for message in found) >= tx.ledger.page_bytes
     replies: list[MessagesResponse] = []
     begin = 0
     for number in wanted:
@@ -160,12 +160,15 @@ def complete_many(
     gone = {(row[0], row[1]): row for row in tx.run_many(messages.COMPLETE, fences)}
     _note_gone(tx, queue, gone, now_ms)
     # A pair that comes twice finds the receipt of its first, as it would one after another.
-    return [
-        settle.DONE
-        if gone.pop(pair, None) is not None
-        else settle.replayed(tx, queue, *pair, Verb.COMPLETED, now_ms)
-        for pair in pairs
-    ]
+    missed = [pair for pair in pairs if gone.pop(pair, None) is None]
+    if not missed:
+        return [settle.DONE] * len(pairs)
+    known = tx.run(
+        [receipts.find(seq, queue.id, Verb.COMPLETED, token, None, now_ms) for seq, token in missed]
+    )
+    ok = {pair for pair, found in zip(missed, known, strict=True) if found}
+    bad = set(missed) - ok
+    return [settle.lost(seq) if (seq, token) in bad else settle.DONE for seq, token in pairs]
 
 
 def _note_gone(
@@ -174,7 +177,7 @@ def _note_gone(
     if not gone:
         return
     expires_at = instant(now_ms, limits.RECEIPT_MS)
-    tx.run_many(
+    tx.write_many(
         receipts.INSERT,
         [
             receipts.values(seq, queue.id, Verb.COMPLETED, token, None, expires_at)

@@ -37,18 +37,18 @@ def peek(tx: Transaction, request: PeekRequest, now_ms: int) -> MessagesResponse
         return MessagesResponse(messages=[])
     wanted = min(request.max, limits.PEEK_MAX) if request.max > 0 else limits.PEEK_DEFAULT
     found = tx.run([messages.browse(queue.id, states, request.from_seq, wanted)])[0]
-    page = tx.run([messages.row(seq) for seq in _fitting(found)])
+    page = tx.run([messages.row(seq) for seq in _fitting(found, tx.ledger.page_bytes)])
     return MessagesResponse(messages=[rows.peeked(row) for (row,) in page])
 
 
-def _fitting(found: list[Row]) -> list[int]:
+def _fitting(found: list[Row], bytes_max: int) -> list[int]:
     """Numbers up to the byte budget; the one that reaches it is included."""
     numbers: list[int] = []
     total = 0
     for seq, size in found:
         numbers.append(seq)
         total += size
-        if total >= limits.PAGE_BYTES_MAX:
+        if total >= bytes_max:
             break
     return numbers
 

@@ -9,7 +9,7 @@ id (spec/engine.md 3.4).
 
 from __future__ import annotations
 
-import secrets
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -53,7 +53,7 @@ def receive(tx: Transaction, request: ReceiveRequest, now_ms: int) -> MessagesRe
     if attempt_id and reply.messages:
         lifetime = max(queue.lock_duration_ms, limits.ATTEMPT_MS_MIN)
         expires_at = instant(now_ms, lifetime)
-        tx.run([memory.remember_attempt(queue.id, attempt_id, expires_at, _encode_reply(reply))])
+        tx.write([memory.remember_attempt(queue.id, attempt_id, expires_at, _encode_reply(reply))])
     return reply
 
 
@@ -76,17 +76,15 @@ def receive_deferred(
     until = instant(now_ms, queue.lock_duration_ms)
     found: list[Message] = []
     total = 0
-    for seq in request.seq_numbers:
-        row = messages.first(tx.run([messages.row(seq)])[0])
-        if row is None or not _is_receivable(row, queue, now_ms):
-            continue
+    for row in _deferred(tx, request.seq_numbers, queue, now_ms):
         check_step(Event.CLAIM_DEFERRED, lifecycle.DEFERRED, lifecycle.LOCKED)
-        token = secrets.token_bytes(TOKEN_BYTES)
-        tx.run([messages.lock(seq, token, until)])
+        token = tx.random(TOKEN_BYTES)
+        tx.write([messages.lock(row[0], token, until)])
+        _remember(tx, row, token, until)
         tx.moved(queue, before=Stored.DEFERRED, after=Stored.LOCKED)
         found.append(rows.delivered(row, token=token, locked_until=until))
         total += len(found[-1].body)
-        if total >= limits.PAGE_BYTES_MAX:
+        if total >= tx.ledger.page_bytes:
             break
     if found:
         tx.due("locks", until)
@@ -94,10 +92,35 @@ def receive_deferred(
     return MessagesResponse(messages=found)
 
 
-def _is_receivable(row: Row, queue: Queue, now_ms: int) -> bool:
-    _, queue_id, state, *_ = row
-    is_ours: bool = queue_id == queue.id and state == Stored.DEFERRED
-    return is_ours and not _is_over(row[rows.EXPIRES_AT], now_ms)
+def _deferred(tx: Transaction, numbers: Sequence[int], queue: Queue, now_ms: int) -> Iterator[Row]:
+    """The rows of those numbers that can be received. One by one where a question costs nothing, so
+    that no more bodies are read than are given out; else by two questions."""
+    if not tx.ledger.is_distant:
+        for seq in numbers:
+            row = messages.first(tx.run([messages.row(seq)])[0])
+            if row is not None:
+                _, queue_id, state, *_ = row
+                if _is_receivable(queue_id, state, row[rows.EXPIRES_AT], queue, now_ms):
+                    yield row
+        return
+    chosen: list[int] = []
+    total = 0
+    for found in tx.run([messages.held(seq) for seq in dict.fromkeys(numbers)]):
+        for held in map(rows.held, found):
+            is_over_budget = total >= tx.ledger.page_bytes
+            if is_over_budget or not _is_receivable(
+                held.queue_id, held.state, held.expires_at, queue, now_ms
+            ):
+                continue
+            chosen.append(held.id)
+            total += held.body_bytes
+    for found in tx.run([messages.row(seq) for seq in chosen]):
+        yield from found
+
+
+def _is_receivable(queue_id: int, state: int, expires_at: int, queue: Queue, now_ms: int) -> bool:
+    is_ours = queue_id == queue.id and state == Stored.DEFERRED
+    return is_ours and not _is_over(expires_at, now_ms)
 
 
 # -- peek-lock -------------------------------------------------------------------------------------
@@ -110,10 +133,12 @@ def claim(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> list[Messa
         return []
     check_step(Event.CLAIM, lifecycle.ACTIVE, lifecycle.LOCKED)
     until = instant(now_ms, queue.lock_duration_ms)
-    random = secrets.token_bytes(TOKEN_BYTES * len(chosen))
+    random = tx.random(TOKEN_BYTES * len(chosen))
     tokens = [random[at : at + TOKEN_BYTES] for at in range(0, len(random), TOKEN_BYTES)]
     leases = [(until, token, row[0]) for row, token in zip(chosen, tokens, strict=True)]
-    tx.run_many(messages.LOCK, leases)
+    tx.write_many(messages.LOCK, leases)
+    for row, token in zip(chosen, tokens, strict=True) if tx.ledger.is_distant else ():
+        _remember(tx, row, token, until)
     tx.due("locks", until)
     tx.moved(queue, before=Stored.READY, after=Stored.LOCKED, number=len(chosen))
     found = [
@@ -132,7 +157,7 @@ def _drain(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> list[Mess
     check_step(Event.TAKE, lifecycle.ACTIVE, lifecycle.NONE)
     found: list[Message] = []
     total = 0
-    while len(found) < wanted and total < limits.PAGE_BYTES_MAX:
+    while len(found) < wanted and total < tx.ledger.page_bytes:
         chosen = _next_in_line(tx, queue, wanted - len(found), now_ms, until_lane=True)
         if not chosen:
             break
@@ -160,37 +185,45 @@ def _next_in_line(
     A head past its time is expired here and now, so that it never holds back its lane
     (spec/engine.md 3.5, E57). `until_lane` stops after the first message that heads a lane.
     """
+    bytes_max, is_distant = tx.ledger.page_bytes, tx.ledger.is_distant
     for _ in range(EXPIRED_ROUNDS_MAX):
-        if wanted == 1:
-            front = tx.run([messages.head_rows(queue.id, 1)])[0]
-            if not front or not _is_over(front[0][rows.EXPIRES_AT], now_ms):
-                return front
+        if wanted == 1 or is_distant:
+            page = messages.page(queue.id, wanted, bytes_max)
+            front = tx.run([messages.head_rows(queue.id, 1) if wanted == 1 else page])[0]
+            if not any(_is_over(row[rows.EXPIRES_AT], now_ms) for row in front):
+                return _until_lane(front, queue) if until_lane else front
             _expire_heads(tx, queue, now_ms)
             continue
         heads = tx.run([messages.heads(queue.id, wanted)])[0]
         if any(_is_over(expires_at, now_ms) for _, expires_at, _, _ in heads):
             _expire_heads(tx, queue, now_ms)
             continue
-        number = _how_many(heads, queue, until_lane=until_lane)
+        number = _how_many(heads, queue, bytes_max, until_lane=until_lane)
         return tx.run([messages.head_rows(queue.id, number)])[0] if number else []
     fresh = tx.run([messages.fresh_heads(queue.id, now_ms, wanted)])[0]
-    number = _how_many(fresh, queue, until_lane=until_lane)
+    number = _how_many(fresh, queue, bytes_max, until_lane=until_lane)
     found = tx.run([messages.row(head[0]) for head in fresh[:number]])
     return [row for (row,) in found]
+
+
+def _until_lane(front: list[Row], queue: Queue) -> list[Row]:
+    """Up to the first that heads a lane."""
+    for number, row in enumerate(front, start=1):
+        if queue.is_strict or row[rows.GROUP_ID] is not None:
+            return front[:number]
+    return front
 
 
 def _is_over(expires_at: int, now_ms: int) -> bool:
     return 0 < expires_at <= now_ms
 
 
-def _how_many(heads: list[Row], queue: Queue, *, until_lane: bool) -> int:
+def _how_many(heads: list[Row], queue: Queue, bytes_max: int, *, until_lane: bool) -> int:
     """How many of these heads fit the byte budget; the one that reaches it is included."""
     total = 0
     for number, (_, _, group_id, size) in enumerate(heads, start=1):
         total += size
-        if total >= limits.PAGE_BYTES_MAX or (
-            until_lane and (queue.is_strict or group_id is not None)
-        ):
+        if total >= bytes_max or (until_lane and (queue.is_strict or group_id is not None)):
             return number
     return len(heads)
 
@@ -202,6 +235,13 @@ def _expire_heads(tx: Transaction, queue: Queue, now_ms: int) -> None:
         if _is_over(held.expires_at, now_ms):
             lifecycle.expire(tx, writes, queue, held)
     writes.run()
+
+
+def _remember(tx: Transaction, row: Row, token: bytes, until: int) -> None:
+    """What a settlement will find, for a store that takes a guess at it (`Ledger.leases`)."""
+    leases = tx.ledger.leases
+    if leases is not None:
+        leases[row[0]] = rows.held_after_lock(row, token, until)
 
 
 def _count_deliveries(tx: Transaction, queue: Queue, found: list[Message]) -> None:

@@ -54,10 +54,16 @@ def _release_all(
     Receipts are looked up before this call writes its own.
     """
     leases = list(wanted)
-    found = tx.run([messages.held(seq) for seq, _ in leases])
-    known = tx.run(
-        [receipts.find(seq, queue.id, Verb.RELEASED, token, None, now_ms) for seq, token in leases]
+    read = tx.run(
+        [
+            *(messages.held(seq) for seq, _ in leases),
+            *(
+                receipts.find(seq, queue.id, Verb.RELEASED, token, None, now_ms)
+                for seq, token in leases
+            ),
+        ]
     )
+    found, known = read[: len(leases)], read[len(leases) :]
     writes = tx.writes()
     released: set[Lease] = set()
     for (seq, token), row, receipt in zip(leases, found, known, strict=True):

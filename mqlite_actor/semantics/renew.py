@@ -45,11 +45,13 @@ def renew_batch(tx: Transaction, request: RenewBatchRequest, now_ms: int) -> Ren
     if any(item.lock_token for item in request.messages):
         queue = queues.find(tx, request.queue)
         until = instant(now_ms, queue.lock_duration_ms)
-        for seq, token in pairs:
-            if token is None or (seq, token) in until_of:
-                continue
-            renewed = tx.run([messages.renew(seq, queue.id, token, now_ms, until)])[0]
-            until_of[seq, token] = renewed[0][0] if renewed else 0
+        once = list(dict.fromkeys((seq, token) for seq, token in pairs if token is not None))
+        renewed = tx.run(
+            [messages.renew(seq, queue.id, token, now_ms, until) for seq, token in once]
+        )
+        until_of = {
+            pair: found[0][0] if found else 0 for pair, found in zip(once, renewed, strict=True)
+        }
     deadlines = [0 if token is None else until_of.get((seq, token), 0) for seq, token in pairs]
     return RenewBatchResponse(
         results=[

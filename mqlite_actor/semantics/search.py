@@ -37,8 +37,10 @@ def search(tx: Transaction, request: SearchRequest, now_ms: int) -> SearchRespon
     in_range = [row for row in looked_at if not request.to_seq or row[0] <= request.to_seq]
     envelopes = tx.run([looking.envelope(seq) for seq, _ in in_range])
     page = _Page(tx, request)
-    for (row,) in envelopes:
-        if not page.take(rows.envelope(row)):
+    candidates = [rows.envelope(row) for (row,) in envelopes]
+    page.look_ahead(candidates)
+    for each in candidates:
+        if not page.take(each):
             break
     is_end = page.is_whole and (
         len(looked_at) < limits.SEARCH_ROWS or len(in_range) < len(looked_at)
@@ -70,8 +72,8 @@ class _Page:
     """Gathers matches until the page is full of messages or bytes, or enough was looked at."""
 
     __slots__ = (
-        "_body_bytes", "_body_text", "_bytes", "_found", "_request", "_tx", "_wanted", "is_whole",
-        "last", "scanned",
+        "_body_bytes", "_body_text", "_bytes", "_found", "_holding", "_request", "_tx", "_wanted",
+        "is_whole", "last", "scanned",
     )  # fmt: skip
 
     def __init__(self, tx: Transaction, request: SearchRequest) -> None:
@@ -80,15 +82,29 @@ class _Page:
         self._body_text = request.body_text.encode()
         self._wanted = min(request.max, limits.PEEK_MAX) if request.max else limits.PEEK_DEFAULT
         self._found: list[Envelope] = []
+        self._holding: dict[int, bool] = {}  # whether a body has the text, as far as was asked
         self._bytes = 0  # of what is to be returned
         self._body_bytes = 0  # of bodies that were looked into
         self.scanned = 0
         self.last = 0  # the highest number that was looked at
         self.is_whole = True  # nothing stopped it before the last candidate
 
+    def look_ahead(self, candidates: list[Envelope]) -> None:
+        """Where a question costs a round trip, ask at once of all bodies that may be searched."""
+        if not (self._body_text and self._tx.ledger.is_distant):
+            return
+        chosen: list[Envelope] = []
+        total = 0
+        for each in candidates:
+            if total < limits.SEARCH_BYTES and _is_wanted(self._request, each):
+                chosen.append(each)
+                total += each.body_bytes
+        hits = self._tx.run([looking.body_holds(each.id, self._body_text) for each in chosen])
+        self._holding = {each.id: bool(hit) for each, hit in zip(chosen, hits, strict=True)}
+
     def take(self, stored: Envelope) -> bool:
         """Look at the next message; False if the page ends before it."""
-        is_full = len(self._found) >= self._wanted or self._bytes >= limits.PAGE_BYTES_MAX
+        is_full = len(self._found) >= self._wanted or self._bytes >= self._tx.ledger.page_bytes
         if is_full or self._body_bytes >= limits.SEARCH_BYTES:
             self.is_whole = False
             return False
@@ -113,6 +129,8 @@ class _Page:
         if not self._body_text:
             return True
         self._body_bytes += stored.body_bytes
+        if stored.id in self._holding:
+            return self._holding[stored.id]
         hit: list[Row] = self._tx.run([looking.body_holds(stored.id, self._body_text)])[0]
         return bool(hit)
 

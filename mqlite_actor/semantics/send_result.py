@@ -68,7 +68,7 @@ def send_result(
     if key:
         expires_at = instant(now_ms, limits.REQUEST_ID_MS)
         kept_reply = _encode(Kept(digest, reply))
-        tx.run([memory.remember_attempt(memory.SENDS, key, expires_at, kept_reply)])
+        tx.write([memory.remember_attempt(memory.SENDS, key, expires_at, kept_reply)])
     return reply
 
 

@@ -15,6 +15,7 @@ from mqlite_actor.semantics.lifecycle import Event
 from mqlite_actor.semantics.settle import is_held
 from mqlite_actor.storage import memory, messages, queues, receipts, rows
 from mqlite_actor.storage.database import Statement, Transaction
+from mqlite_actor.storage.rows import Held
 
 FOR_EVER = 2**62
 """A clock reading after every lease: recovery ends them all."""
@@ -28,53 +29,66 @@ class Swept:
     next_due: int = 0
 
 
-def _swept(tx: Transaction, found: int, next_due: Statement) -> Swept:
-    rows_found = tx.run([next_due])[0]
-    return Swept(found, rows_found[0][0] if rows_found else 0)
+def _look(tx: Transaction, chosen: Statement, next_due: Statement) -> tuple[list[Held], int]:
+    """What this slice is to change, and when the next falls due if that is nothing."""
+    found, following = tx.run([chosen, next_due])
+    return list(map(rows.held, found)), following[0][0] if following else 0
+
+
+def _swept(tx: Transaction, found: int, next_due: Statement, seen_due: int) -> Swept:
+    """A slice that changed something looks again for what comes next."""
+    if not found:
+        return Swept(0, seen_due)
+    following = tx.run([next_due])[0]
+    return Swept(found, following[0][0] if following else 0)
 
 
 def reap(tx: Transaction, limit: int, now_ms: int) -> Swept:
     """Leases that ended: back in line, or buried at the delivery limit."""
-    found = _end_leases(tx, limit, now_ms, Event.LEASE_END, "lock_expired")
-    return _swept(tx, found, messages.next_lease_end())
+    following = messages.next_lease_end()
+    found, due = _look(tx, messages.expired_leases(now_ms, limit), following)
+    _end_leases(tx, found, Event.LEASE_END, "lock_expired")
+    return _swept(tx, len(found), following, due)
 
 
 def recover(tx: Transaction, limit: int) -> int:
     """Every lease, whatever its end: its holder died with the process that gave it out."""
-    return _end_leases(tx, limit, FOR_EVER, Event.RECOVER, "recovered")
+    found = list(map(rows.held, tx.run([messages.expired_leases(FOR_EVER, limit)])[0]))
+    _end_leases(tx, found, Event.RECOVER, "recovered")
+    return len(found)
 
 
-def _end_leases(tx: Transaction, limit: int, ended_at: int, event: Event, counted: str) -> int:
-    found = tx.run([messages.expired_leases(ended_at, limit)])[0]
+def _end_leases(tx: Transaction, found: list[Held], event: Event, counted: str) -> None:
     writes = tx.writes()
-    for held in map(rows.held, found):
+    for held in found:
         queue = queues.by_id(tx, held.queue_id)
         tx.happened(queue.name, counted)
         lifecycle.end_delivery(tx, writes, queue, held, event)
     writes.run()
-    return len(found)
 
 
 def activate(tx: Transaction, limit: int, now_ms: int) -> Swept:
     """Scheduled messages whose time has come."""
-    found = tx.run([messages.due(now_ms, limit)])[0]
+    following = messages.next_time()
+    found, due = _look(tx, messages.due(now_ms, limit), following)
     writes = tx.writes()
-    for held in map(rows.held, found):
+    for held in found:
         queue = queues.by_id(tx, held.queue_id)
         lifecycle.give_back(tx, writes, queue, held, Event.ACTIVATE, None)
         tx.happened(queue.name, "activated")
     writes.run()
-    return _swept(tx, len(found), messages.next_time())
+    return _swept(tx, len(found), following, due)
 
 
 def expire(tx: Transaction, limit: int, now_ms: int) -> Swept:
     """Messages past their time to live, leased ones included (decision 9)."""
-    found = tx.run([messages.expired(now_ms, limit)])[0]
+    following = messages.next_expiry()
+    found, due = _look(tx, messages.expired(now_ms, limit), following)
     writes = tx.writes()
-    for held in map(rows.held, found):
+    for held in found:
         lifecycle.expire(tx, writes, queues.by_id(tx, held.queue_id), held)
     writes.run()
-    return _swept(tx, len(found), messages.next_expiry())
+    return _swept(tx, len(found), following, due)
 
 
 def prune_receipts(tx: Transaction, limit: int, now_ms: int) -> Swept:
@@ -91,12 +105,13 @@ def prune_receipts(tx: Transaction, limit: int, now_ms: int) -> Swept:
 
 def prune_duplicates(tx: Transaction, limit: int, now_ms: int) -> Swept:
     """Keys whose window is over, by each queue's own window."""
-    most = 0
-    for queue in queues.list_all(tx):
-        seen_until = now_ms - max(queue.dedup_window_ms, 0)
-        gone = tx.run([memory.prune_duplicates(queue.id, seen_until, limit)])[0]
-        most = max(most, len(gone))
-    return Swept(most)
+    gone = tx.run(
+        [
+            memory.prune_duplicates(queue.id, now_ms - max(queue.dedup_window_ms, 0), limit)
+            for queue in queues.list_all(tx)
+        ]
+    )
+    return Swept(max(map(len, gone), default=0))
 
 
 def release(

@@ -1,19 +1,22 @@
 """What a transaction is, whatever stands below it.
 
-Semantics get a `Transaction` and nothing else of the store. They hand it statements in sets
-(`run([...])`: a read set, a decision, a write set), tell it what moved, and never commit: the
-engine opens, commits or rolls back around a whole group of commands. Besides rows a transaction
-carries what must become true only if it commits: count changes, sequence numbers, message events
-and wake-ups. `flush` turns the first two into statements just before COMMIT; the engine publishes
-the last two after it.
+Semantics get a `Transaction` and nothing else of the store. They hand it statements in sets (a read
+set, a decision, a write set), tell it what moved, and never commit: the engine opens, commits or
+rolls back around a whole group of commands. `run` is for rows that decide what follows; `write` and
+`later` are for the rest, which a remote store keeps until it has something to ask, or to commit
+(ruling R3). Besides rows a transaction carries what must become true only if it commits: count
+changes, sequence numbers, message events and wake-ups. `flush` turns the first two into statements
+just before COMMIT; the engine publishes the last two after it.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from mqlite_actor.contract import limits
 from mqlite_actor.storage import counts
 
 if TYPE_CHECKING:
@@ -28,6 +31,12 @@ Statement = tuple[str, tuple[Value, ...]]
 
 RunStatements = Callable[[Sequence[Statement]], list[list[Row]]]
 RunMany = Callable[[str, Sequence[tuple[Value, ...]]], list[Row]]
+Write = Callable[[Sequence[Statement]], object]
+WriteMany = Callable[[str, Sequence[tuple[Value, ...]]], object]
+Told = Callable[[list[list[Row]]], None]
+"""What to do with the rows of statements, once there are some."""
+
+Later = Callable[[Sequence[Statement], Told], None]
 
 
 class Stored(IntEnum):
@@ -49,26 +58,60 @@ UNREAD: Final = -1
 """The last sequence number, before it was read."""
 
 
+Mark = tuple[int, "dict[str, Queue] | None"]
+
+
 class Ledger:
     """What the writer knows between transactions: queue rows by name, and the last sequence number.
 
     Authoritative while one writer owns the file; thrown away after any rollback and then read
-    again.
+    again. A remote store reads all queues at once (`knows_all`), so that a name that is not there
+    costs no question, and remembers leases that it gave out (`leases`, what is foreseen of a row by
+    its number), which are only ever a guess.
     """
 
-    __slots__ = ("filters", "is_ahead", "last_seq", "queues")
+    __slots__ = (
+        "_page_bytes", "filters", "is_ahead", "knows_all", "last_seq", "leases", "queues",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, *, page_bytes: int = 0, keeps_leases: bool = False) -> None:
         self.queues: dict[str, Queue] = {}
         self.filters: dict[str, object] = {}  # compiled, by their text; never stale
         self.last_seq = UNREAD
         self.is_ahead = True  # of the stored counter, perhaps: rows alone tell of the last numbers
+        self._page_bytes = page_bytes
+        self.knows_all = False
+        self.leases: dict[int, Row] | None = {} if keeps_leases else None
 
     def forget(self) -> None:
         """Drop everything; the next transaction reads it from the file."""
         self.queues.clear()
         self.last_seq = UNREAD
         self.is_ahead = True
+        self.knows_all = False
+        if self.leases:
+            self.leases.clear()
+
+    def mark(self, *, is_whole: bool) -> Mark:
+        """What `go_back` needs. Not `is_whole`: without the queues, of which rows that are only
+        read may stay."""
+        return self.last_seq, dict(self.queues) if is_whole else None
+
+    def go_back(self, mark: Mark) -> None:
+        """Know what was known at the mark."""
+        self.last_seq, known = mark
+        if known is not None:
+            self.queues = known
+
+    @property
+    def page_bytes(self) -> int:
+        """Of bodies in one answer."""
+        return self._page_bytes or limits.PAGE_BYTES_MAX
+
+    @property
+    def is_distant(self) -> bool:
+        """Whether a question costs a round trip over a network."""
+        return self.leases is not None
 
 
 def read_last_seq(run: RunStatements, ledger: Ledger) -> None:
@@ -81,13 +124,27 @@ class Transaction:
     """One open transaction of the writer. Not usable after its commit or rollback."""
 
     __slots__ = (
-        "_deltas", "_removes", "deleted", "dues", "events", "filter_failures", "ledger", "run",
-        "run_many", "wakes",
+        "_deltas", "_removes", "deleted", "dues", "events", "filter_failures", "later", "ledger",
+        "random", "run", "run_many", "wakes", "write", "write_many",
     )  # fmt: skip
 
-    def __init__(self, run: RunStatements, run_many: RunMany, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        run: RunStatements,
+        run_many: RunMany,
+        ledger: Ledger,
+        *,
+        write: Write | None = None,
+        write_many: WriteMany | None = None,
+        later: Later | None = None,
+        random: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self.random = random  # so many secret bytes; the same again if a verb is run again
         self.run = run
         self.run_many = run_many  # one text with many rows of arguments; the rows of all, in order
+        self.write = write or run  # as `run`, where nobody needs the rows
+        self.write_many = write_many or run_many
+        self.later = later or self._at_once  # as `run`, where only what is told waits for the rows
         self.ledger = ledger
         self.events: dict[tuple[str, str], int] = {}
         self.deleted: set[str] = set()
@@ -186,9 +243,30 @@ class Transaction:
             self.ledger.is_ahead = False
             statements.append((WRITE_COUNTER, (self.ledger.last_seq, "seq")))
         if statements:
-            self.run(statements)
+            self.write(statements)
         self._deltas.clear()
         self._removes = False
+
+    def absorb(self, other: Transaction) -> None:
+        """Take over what another transaction on the same store is to write and to make true."""
+        for queue_id, delta in other._deltas.items():
+            mine = self._deltas.setdefault(queue_id, [0] * counts.COLUMNS)
+            mine[:] = [number + change for number, change in zip(mine, delta, strict=True)]
+        self._removes |= other._removes
+        self.deleted |= other.deleted
+        for key in [key for key in self.events if key[0] in other.deleted]:
+            del self.events[key]
+        for queue, event in other.events:
+            self.happened(queue, event, other.events[queue, event])
+        for subscription, stage in other.filter_failures:
+            number = other.filter_failures[subscription, stage]
+            key = (subscription, stage)
+            self.filter_failures[key] = self.filter_failures.get(key, 0) + number
+        for task, at_ms in other.dues.items():
+            self.due(task, at_ms)
+
+    def _at_once(self, statements: Sequence[Statement], told: Told) -> None:
+        told(self.run(statements))
 
 
 class WriteSet:
@@ -216,9 +294,13 @@ class WriteSet:
 
     def run(self) -> None:
         """Run all and note the wake-ups. Once only."""
-        if not self._statements:
+        if not self._placed:
+            if self._statements:
+                self._tx.write(self._statements)
             return
-        found = self._tx.run(self._statements)
+        self._tx.later(self._statements, self._wake)
+
+    def _wake(self, found: list[list[Row]]) -> None:
         for index, queue in self._placed:
             ready = sum(row[0] == Stored.READY for row in found[index])
             if ready:

@@ -113,6 +113,17 @@ WHERE queue_id = ? AND state = 1 AND (expires_at = 0 OR expires_at > ?) ORDER BY
 HEAD_ROWS: Final = f"""
 SELECT {WHOLE} FROM messages WHERE queue_id = ? AND state = 1 ORDER BY id LIMIT ?"""
 
+# The same within a budget of bytes, the row that reaches it included: one question where the two
+# above are asked one after the other, dearer where a question costs nothing.
+PAGE: Final = f"""
+SELECT {WHOLE} FROM messages WHERE queue_id = ? AND state = 1 AND id <= (
+  SELECT max(id) FROM (
+    SELECT id, sum(size) OVER (ORDER BY id) - size AS before FROM (
+      SELECT id, {BODY_BYTES} AS size FROM messages
+      WHERE queue_id = ? AND state = 1 ORDER BY id LIMIT ?))
+  WHERE before < ?)
+ORDER BY id"""
+
 HELD_COLUMNS: Final = (
     "id, queue_id, state, delivery_count, locked_until, lock_token, expires_at, group_id,"
     f" {BODY_BYTES}, body IS NULL"
@@ -157,6 +168,11 @@ def fresh_heads(queue_id: int, now_ms: int, limit: int) -> Statement:
 def head_rows(queue_id: int, limit: int) -> Statement:
     """The whole rows of the next messages in line."""
     return HEAD_ROWS, (queue_id, limit)
+
+
+def page(queue_id: int, limit: int, bytes_max: int) -> Statement:
+    """The whole rows of the next messages in line, up to a number and a sum of bytes."""
+    return PAGE, (queue_id, queue_id, limit, bytes_max)
 
 
 def held_heads(queue_id: int, limit: int) -> Statement:
@@ -256,6 +272,20 @@ def give_back(
 def bury(seq: int, reason: str, description: str | None) -> Statement:
     """Dead-letter a row."""
     return BURY, (reason, description, seq)
+
+
+# Fails, by the table's own constraint, unless the lease is exactly what somebody takes it for.
+CERTIFY: Final = """
+INSERT INTO meta (key, value) SELECT 'surprise', NULL WHERE NOT EXISTS (
+  SELECT 1 FROM messages WHERE id = ? AND queue_id = ? AND state = 3 AND delivery_count = ?
+    AND locked_until = ? AND lock_token = ? AND expires_at = ?)"""
+
+
+def certify(row: Row) -> Statement:
+    """Undo everything unless a row of HELD_COLUMNS is true. The rest of it never changes under a
+    lease."""
+    seq, queue_id, _, delivery_count, locked_until, token, expires_at, *_ = row
+    return CERTIFY, (seq, queue_id, delivery_count, locked_until, token, expires_at)
 
 
 # -- looking ---------------------------------------------------------------------------------------

@@ -24,9 +24,9 @@ from mqlite_actor.contract.errors import (
 from mqlite_actor.storage import files, schema
 from mqlite_actor.storage.connection import check_sqlite, connect_outsider
 from mqlite_actor.storage.database import Transaction
+from mqlite_actor.storage.failures import mapped
 from mqlite_actor.storage.guard import FileGuard, FileReplaced
 from mqlite_actor.storage.reading import Look, Reader, Step
-from mqlite_actor.storage.sqlite import mapped
 
 T = TypeVar("T")
 

@@ -1,8 +1,8 @@
 """Queue rows: find, list, create, update.
 
 Called by the entity verbs and by every verb that names a queue. Rows are kept in the writer's
-ledger, so that naming a queue costs a dictionary look-up; whoever writes a queue row calls
-`forget`.
+ledger, so that naming a queue costs a dictionary look-up; whoever writes a queue row keeps the
+ledger true to it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from mqlite_actor.contract.errors import QueueNotFound, quoted
 from mqlite_actor.storage import counts
 
 if TYPE_CHECKING:
-    from mqlite_actor.storage.database import Row, Statement, Transaction, Value
+    from collections.abc import Sequence
+
+    from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -80,12 +82,15 @@ BUMP_EPOCH: Final = "UPDATE meta SET value = value + 1 WHERE key = 'epoch'"
 
 def lookup(tx: Transaction, name: str) -> Queue | None:
     """The queue of this name, or None."""
-    queue = tx.ledger.queues.get(name)
+    ledger = tx.ledger
+    queue = ledger.queues.get(name)
     if queue is None:
+        if ledger.knows_all:
+            return None
         rows = tx.run([(FIND, (name,))])[0]
         if not rows:
             return None
-        queue = tx.ledger.queues[name] = _queue(rows[0])
+        queue = ledger.queues[name] = _queue(rows[0])
     return queue
 
 
@@ -114,20 +119,31 @@ def list_all(tx: Transaction) -> list[Queue]:
     return [_queue(row) for row in tx.run([(LIST, ())])[0]]
 
 
+def everything() -> Statement:
+    """All rows, for `fill`."""
+    return LIST, ()
+
+
+def fill(ledger: Ledger, found: Sequence[Row]) -> None:
+    """Know all queues from now on."""
+    ledger.queues = {queue.name: queue for queue in map(_queue, found)}
+    ledger.knows_all = True
+
+
 def insert(tx: Transaction, queue: Queue) -> None:
     """Store a new queue (its `id` is ignored) with zero counts."""
     values = _values(queue)[1:]
     queue_id = tx.run([(INSERT, values)])[0][0][0]
-    tx.run([counts.start(queue_id), (BUMP_EPOCH, ())])
-    forget(tx, queue.name)
+    tx.write([counts.start(queue_id), (BUMP_EPOCH, ())])
+    tx.ledger.queues[queue.name] = msgspec.structs.replace(queue, id=queue_id)
 
 
 def update(tx: Transaction, queue: Queue) -> None:
     """Replace the settings of an existing queue."""
     settings: tuple[Value, ...] = tuple(getattr(queue, name) for name in _SETTINGS)
     statements: list[Statement] = [(UPDATE, (*settings, queue.id)), (BUMP_EPOCH, ())]
-    tx.run(statements)
-    forget(tx, queue.name)
+    tx.write(statements)
+    tx.ledger.queues[queue.name] = queue
 
 
 def delete(tx: Transaction, queue: Queue, now_ms: int) -> None:
@@ -135,9 +151,9 @@ def delete(tx: Transaction, queue: Queue, now_ms: int) -> None:
     statements: list[Statement] = [(sql, (queue.id,)) for sql in DELETE_ALL_OF]
     statements.append((BURY, (queue.name, queue.generation, now_ms)))
     statements.append((BUMP_EPOCH, ()))
-    tx.run(statements)
+    tx.write(statements)
     tx.drop_counts(queue)
-    forget(tx, queue.name)
+    tx.ledger.queues.pop(queue.name, None)
 
 
 def was_deleted(tx: Transaction, name: str, generation: str) -> bool:
@@ -148,11 +164,6 @@ def was_deleted(tx: Transaction, name: str, generation: str) -> bool:
 def prune_tombstones(deleted_before: int, limit: int) -> Statement:
     """Forget deletions made before an instant; returns them."""
     return PRUNE_TOMBSTONES, (deleted_before, limit)
-
-
-def forget(tx: Transaction, name: str) -> None:
-    """Drop a cached row whose stored one changed."""
-    tx.ledger.queues.pop(name, None)
 
 
 def _queue(row: Row) -> Queue:

@@ -180,6 +180,15 @@ class Held(msgspec.Struct, frozen=True):
     is_body_apart: int
 
 
+def held_after_lock(row: Row, token: bytes, locked_until: int) -> Row:
+    """What `messages.HELD_COLUMNS` will say of a WHOLE row that was just locked."""
+    seq, queue_id, _, count, *_, body, is_apart = row
+    return (
+        seq, queue_id, int(Stored.LOCKED), count + 1, locked_until, token, row[EXPIRES_AT],
+        row[GROUP_ID], len(body), is_apart,
+    )  # fmt: skip
+
+
 def held(row: Row) -> Held:
     """A row of `messages.HELD_COLUMNS`."""
     return Held(*row)

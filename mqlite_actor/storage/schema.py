@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from importlib import resources
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import apsw
@@ -41,7 +41,7 @@ MIGRATIONS: Final[dict[str, Migration]] = {}
 """By the format that they start from. A format is changed by raising FORMAT, changing schema.sql
 and adding the step here; a file is upgraded when it is opened, each step in one transaction."""
 
-_START: Final = (
+START: Final = (
     ("INSERT INTO meta (key, value) VALUES ('schema_version', ?)", (FORMAT,)),
     ("INSERT INTO meta (key, value) VALUES ('epoch', '0')", ()),
     ("INSERT INTO counters (name, value) VALUES ('seq', 0)", ()),
@@ -53,7 +53,7 @@ def layout() -> dict[str, str]:
     """Name to SQL text of every table and index of ours, as SQLite stores it."""
     memory = apsw.Connection(":memory:")
     try:
-        memory.execute(_script())
+        memory.execute(script())
         return _objects(memory)
     finally:
         memory.close()
@@ -117,7 +117,7 @@ def _size(path: str) -> int:
 def establish(connection: apsw.Connection) -> None:
     """Make a fresh file ours, or bring an older format of ours up to date."""
     if not _objects(connection).keys() & layout().keys():
-        _in_one_transaction(connection, (_script(),), _START)
+        _in_one_transaction(connection, (script(),), START)
         return
     while (token := read_token(connection)) != FORMAT:
         step = MIGRATIONS.get(token or "")
@@ -146,10 +146,11 @@ def check_foreign_keys(connection: apsw.Connection) -> None:
     triggers.
     """
     names = ", ".join(f"'{name}'" for name in layout())
-    found = connection.execute(
+    found = _rows(
+        connection,
         'SELECT t.name, f."table" FROM sqlite_schema AS t, pragma_foreign_key_list(t.name) AS f'
-        f" WHERE t.type = 'table' AND lower(f.\"table\") IN ({names}) LIMIT 1"
-    ).fetchall()
+        f" WHERE t.type = 'table' AND lower(f.\"table\") IN ({names}) LIMIT 1",
+    )
     if found:
         raise ForeignKeyToUs(
             f"table {found[0][0]!r} has a foreign key to {found[0][1]!r}, which is the engine's;"
@@ -199,10 +200,11 @@ def is_ours(connection: apsw.Connection, path: str) -> bool:
 def _check_triggers(connection: apsw.Connection, path: str) -> None:
     """A trigger on one of our tables would write unjudged whenever the engine writes."""
     names = ", ".join(f"'{name}'" for name in layout())
-    found = connection.execute(
+    found = _rows(
+        connection,
         "SELECT name, tbl_name FROM sqlite_schema"
-        f" WHERE type = 'trigger' AND lower(tbl_name) IN ({names}) LIMIT 1"
-    ).fetchall()
+        f" WHERE type = 'trigger' AND lower(tbl_name) IN ({names}) LIMIT 1",
+    )
     if found:
         trigger, table = found[0]
         raise SchemaVersionMismatch(
@@ -214,7 +216,7 @@ def _check_triggers(connection: apsw.Connection, path: str) -> None:
 def read_token(connection: apsw.Connection) -> str | None:
     """The format that the file says it has; None if it says nothing that we understand."""
     try:
-        rows = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchall()
+        rows = _rows(connection, "SELECT value FROM meta WHERE key = 'schema_version'")
     except apsw.SQLError:
         return None  # a table of that name with other columns: somebody else's
     return str(rows[0][0]) if rows else None
@@ -237,12 +239,40 @@ def _refusal(path: str, token: str | None, found: dict[str, str]) -> str:
 
 def _objects(connection: apsw.Connection) -> dict[str, str]:
     """Tables, indexes and views; names in lower case, since SQLite takes them in any."""
-    rows = connection.execute(
+    rows = _rows(
+        connection,
         "SELECT name, sql FROM sqlite_schema WHERE type <> 'trigger' AND sql IS NOT NULL"
-        " AND name NOT LIKE 'sqlite_%'"
-    ).fetchall()
+        " AND name NOT LIKE 'sqlite_%'",
+    )
     return {str(name).lower(): str(sql) for name, sql in rows}
 
 
-def _script() -> str:
+def _rows(connection: apsw.Connection, sql: str) -> list[tuple[Any, ...]]:
+    """What a file says of itself. SQLite takes any bytes for a text, and a damaged file has some
+    that are none."""
+    try:
+        return connection.execute(sql).fetchall()
+    except UnicodeDecodeError as error:
+        raise SchemaVersionMismatch(
+            "the file's schema holds a text that is not UTF-8; it is damaged, and was not touched"
+        ) from error
+
+
+@cache
+def columns() -> dict[str, tuple[str, ...]]:
+    """Name to columns of every table of ours, in their order."""
+    memory = apsw.Connection(":memory:")
+    try:
+        memory.execute(script())
+        return {
+            name: tuple(str(row[1]) for row in memory.execute(f"PRAGMA table_info({name})"))
+            for name, sql in layout().items()
+            if sql.startswith("CREATE TABLE")
+        }
+    finally:
+        memory.close()
+
+
+def script() -> str:
+    """The tables and indexes as they are made."""
     return resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")

@@ -16,15 +16,7 @@ from typing import Final, TypeVar
 import apsw
 
 from mqlite_actor.contract import limits
-from mqlite_actor.contract.errors import (
-    Internal,
-    MqliteError,
-    OpenError,
-    StorageDamaged,
-    StorageFailed,
-    StorageFull,
-    Unavailable,
-)
+from mqlite_actor.contract.errors import OpenError, StorageFailed
 from mqlite_actor.storage import allocator, database, files, schema
 from mqlite_actor.storage.connection import (
     SYNCHRONOUS,
@@ -35,51 +27,15 @@ from mqlite_actor.storage.connection import (
     synchronous_level,
 )
 from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
+from mqlite_actor.storage.failures import mapped
 from mqlite_actor.storage.guard import FileGuard, FileReplaced
 from mqlite_actor.storage.reading import Look, NoReader, Reader, Readers, Step
+from mqlite_actor.storage.store import FILE, MEMORY, Backend
 from mqlite_actor.storage.user_sql import UserSql
 
 T = TypeVar("T")
 
 _CUTS: Final = (apsw.SQLITE_CHECKPOINT_TRUNCATE, apsw.SQLITE_CHECKPOINT_RESTART)
-# After these nobody knows what the file holds until it was opened again.
-_DOUBTFUL: Final = (
-    apsw.IOError, apsw.CorruptError, apsw.NotADBError, apsw.CantOpenError, apsw.ReadOnlyError,
-)  # fmt: skip
-
-
-def mapped(error: Exception) -> MqliteError:
-    """The error of ours that a failure stands for. StorageFailed: the file is in doubt."""
-    if isinstance(error, MqliteError):
-        return error
-    found = _mapped(error)
-    number = getattr(error, "extendedresult", 0)  # what SQLite says of itself, more exactly
-    found.origin = f"{type(error).__name__} {number}" if number else type(error).__name__
-    return found
-
-
-def _mapped(error: Exception) -> MqliteError:
-    if isinstance(error, apsw.FullError):
-        return StorageFull("the disk is full; delete or purge messages, or free space")
-    if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Unavailable("another program holds a lock on the database file; try again")
-    if isinstance(error, _DOUBTFUL):
-        kind = type(error).__name__.removesuffix("Error").lower()
-        is_damage = isinstance(error, apsw.CorruptError | apsw.NotADBError)
-        return (StorageDamaged if is_damage else StorageFailed)(
-            f"storage failed ({kind}); writes are refused until the file is sound again"
-        )
-    return Internal(f"unexpected {type(error).__name__}; the log has the cause")
-
-
-def is_busy(error: BaseException | None) -> bool:
-    """Whether only a foreign lock was in the way."""
-    return isinstance(error, apsw.BusyError)
-
-
-def is_constraint(error: Exception) -> bool:
-    """Whether a commit failed for a deferred constraint: the caller's rows, as ours have none."""
-    return isinstance(error, apsw.ConstraintError)
 
 
 class SqliteStore:
@@ -92,8 +48,8 @@ class SqliteStore:
 
     __slots__ = (
         "_beside", "_checkpointer", "_guard", "_is_near", "_lock", "_looked_at", "_page_bytes",
-        "_synchronous", "complaint", "connection", "healthy", "is_short", "leaves_log", "ledger",
-        "log_pages", "path", "readers", "user_sql",
+        "_readers", "_synchronous", "complaint", "connection", "healthy", "is_short", "leaves_log",
+        "ledger", "log_pages", "path", "user_sql",
     )  # fmt: skip
 
     def __init__(self, path: str, synchronous: int, lock: files.FileLock | None) -> None:
@@ -110,16 +66,46 @@ class SqliteStore:
         self._lock = lock
         self._beside = threading.Lock()  # whoever holds it has the checkpointer
         self._checkpointer: apsw.Connection | None = None
-        self.readers = Readers(lambda: Reader(connect_reader(path)))
         self._guard = None if path == files.MEMORY else FileGuard(path)
+        self._readers = Readers(lambda: Reader(connect_reader(path)))
         self.connection = self._connect()
         self.user_sql = UserSql(self.connection)
         self._page_bytes: int = self.connection.pragma("page_size")
 
     @property
+    def backend(self) -> Backend:
+        """How Status and Observe call it."""
+        return MEMORY if self.is_memory else FILE
+
+    @property
+    def location(self) -> str:
+        """The path; `:memory:` for none."""
+        return self.path
+
+    @property
     def is_memory(self) -> bool:
         """A private database that ends with its connection."""
         return self.path == files.MEMORY
+
+    @property
+    def has_file(self) -> bool:
+        """Whether there is a file to be looked after."""
+        return self.path != files.MEMORY
+
+    @property
+    def readers(self) -> Readers | None:
+        """Connections that look beside the writer; a database in memory has none."""
+        return None if self._guard is None else self._readers
+
+    @property
+    def upkeep_refusal(self) -> str:
+        """Nothing stands against compacting or copying it."""
+        return ""
+
+    @property
+    def copy_source(self) -> apsw.Connection | str:
+        """What a backup reads: the file, or the connection that has the memory."""
+        return self.connection if self.is_memory else self.path
 
     @property
     def may_flush(self) -> bool:
@@ -182,7 +168,7 @@ class SqliteStore:
         if self._guard is None or not self.healthy:
             raise NoReader
         try:
-            reader = self.readers.borrow()
+            reader = self._readers.borrow()
         except (apsw.Error, OpenError) as error:
             raise NoReader from error  # out of descriptors, perhaps: the writer has its own
         is_sound = False
@@ -198,8 +184,15 @@ class SqliteStore:
                 self.healthy = False
             raise failure from error
         finally:
-            self.readers.give_back(reader, is_sound=is_sound)
+            self._readers.give_back(reader, is_sound=is_sound)
         return found
+
+    def doubt(self) -> None:
+        """Nobody knows what the file holds until it was opened anew; memory is what it is."""
+        self.healthy = self.is_memory
+
+    def stay(self) -> None:
+        """Nothing to say: the lock on the sidecar lasts as long as the process."""
 
     def reopen(self) -> None:
         """Open the file anew, keeping the lock; OpenError or FileReplaced if that cannot be.
@@ -209,7 +202,7 @@ class SqliteStore:
         """
         assert self._guard is not None, "a database in memory is never opened again"
         self.ledger.forget()
-        self.readers.shut()
+        self._readers.shut()
         self._close_checkpointer()
         try:
             self._leave_log_alone()
@@ -221,7 +214,7 @@ class SqliteStore:
             self.user_sql = UserSql(self.connection)
         except apsw.Error as error:
             raise OpenError(f"{self.path} cannot be opened again: {error}") from error
-        self.readers.admit()
+        self._readers.admit()
         self.healthy = True
 
     @property
@@ -321,7 +314,7 @@ class SqliteStore:
     def close(self) -> None:
         """Close the connections, the writer's last, then release the lock."""
         try:
-            self.readers.shut()
+            self._readers.shut()
             self._close_checkpointer()
             try:
                 self.check_files()

@@ -19,7 +19,7 @@ import trio
 
 from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import limits
-from mqlite_actor.contract.errors import InvalidArgument, MqliteError, Unsupported
+from mqlite_actor.contract.errors import InvalidArgument, MqliteError
 from mqlite_actor.engine.diagnostics import (
     BROKER,
     STARTED,
@@ -31,7 +31,7 @@ from mqlite_actor.engine.diagnostics import (
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.sweeper import Retention
-from mqlite_actor.sdk.address import StoreKind, masked, parse_store
+from mqlite_actor.sdk.address import parse_store
 from mqlite_actor.version import __version__
 from mqlite_broker import descriptors, hosting, logs, tls, tokens, ui
 from mqlite_broker.app import BrokerApp
@@ -73,15 +73,16 @@ class _Stopping:
 
 
 async def _serve(settings: Settings, lines: logs.Lines) -> int:
-    location = _store(settings.db)
+    store = parse_store(settings.db, bare_paths=True)
     context = tls.server_context(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
     diagnostics = _diagnostics(settings)
     settings = descriptors.make_room(settings)
     for warning in settings.warnings:
         _log.warning("%s", warning)
     stopping = _Stopping()
-    async with open_engine(location, _options(settings, diagnostics)) as engine:
-        _announce(settings, location)
+    options = _options(settings, store.token, diagnostics)
+    async with open_engine(store.dsn, options) as engine:
+        _announce(settings, engine)
         cut = await _host(engine, settings, context, stopping, lines, diagnostics)
     if diagnostics is not None:
         _note(diagnostics, STOPPED, "forced" if stopping.forced else "")
@@ -194,7 +195,9 @@ async def _watch_signals(
 # -- opening ---------------------------------------------------------------------------------------
 
 
-def _options(settings: Settings, diagnostics: DiagnosticsLog | None) -> EngineOptions:
+def _options(
+    settings: Settings, auth_token: str, diagnostics: DiagnosticsLog | None
+) -> EngineOptions:
     return EngineOptions(
         synchronous=settings.synchronous,
         message_bytes_max=settings.message_bytes_max,
@@ -204,17 +207,11 @@ def _options(settings: Settings, diagnostics: DiagnosticsLog | None) -> EngineOp
             settings.dlq_max_age_ms, settings.dlq_max_count, settings.dlq_max_bytes
         ),
         diagnostics=diagnostics,
+        auth_token=auth_token or settings.db_auth_token,
         # Whoever may manage queues must not write wherever this process may.
         backup_folder=settings.backup_dir,
         leaves_log=settings.leaves_log,
     )
-
-
-def _store(text: str) -> str:
-    store = parse_store(text, bare_paths=True)
-    if store.kind is StoreKind.REMOTE:
-        raise Unsupported("this version serves local stores only: file:PATH or :memory:")
-    return ":memory:" if store.kind is StoreKind.MEMORY else f"file:{store.location}"
 
 
 def _diagnostics(settings: Settings) -> DiagnosticsLog | None:
@@ -233,16 +230,16 @@ def _note(log: DiagnosticsLog, code: str, detail: str) -> None:
 # -- what the start says ---------------------------------------------------------------------------
 
 
-def _announce(settings: Settings, location: str) -> None:
+def _announce(settings: Settings, engine: Engine) -> None:
     logs.line(
         _log,
         logging.INFO,
         "mqlite broker",
         ("version", __version__),
         ("addr", settings.address),
-        ("db", masked(location)),
+        ("db", engine.location),
         ("sync", settings.synchronous.upper()),
-        ("backend", "memory" if location == ":memory:" else "local"),
+        ("backend", engine.backend.observe),
     )
     if settings.tokens is None:
         reach = "this machine" if settings.is_loopback else "anyone on the network"

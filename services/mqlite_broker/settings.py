@@ -28,7 +28,8 @@ from mqlite_broker.door_limits import DoorLimits
 from mqlite_broker.tokens import Tokens
 
 VARIABLES: Final = (
-    "MQLITE_ADDR", "MQLITE_DB", "MQLITE_SYNC", "MQLITE_MAX_MESSAGE_BYTES", "MQLITE_TOKENS",
+    "MQLITE_ADDR", "MQLITE_DB", "MQLITE_DB_AUTH_TOKEN", "MQLITE_SYNC", "MQLITE_MAX_MESSAGE_BYTES",
+    "MQLITE_TOKENS",
     "MQLITE_TOKENS_FILE", "MQLITE_MONITOR_TOKENS", "MQLITE_MONITOR_TOKENS_FILE", "MQLITE_METRICS",
     "MQLITE_TLS_CERT", "MQLITE_TLS_KEY", "MQLITE_MAX_CONNECTIONS", "MQLITE_DIAGNOSTICS_DIR",
     "MQLITE_DLQ_RETENTION", "MQLITE_DLQ_MAX_AGE", "MQLITE_DLQ_MAX_COUNT", "MQLITE_DLQ_MAX_BYTES",
@@ -93,6 +94,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     console: str = ui.ANY  # where the console may send requests; "": there is none
     version: str = __version__  # what the card and the status say
     db: str = ""
+    db_auth_token: str = ""  # of a remote store
     synchronous: str = "NORMAL"
     message_bytes_max: int = limits.MESSAGE_BYTES_DEFAULT
     token_file: str = ""  # where the generated token is kept; "": it is printed
@@ -143,6 +145,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         host=host,
         port=port,
         db=db,
+        db_auth_token=_get(environ, "MQLITE_DB_AUTH_TOKEN"),
         workers=cores.workers(number, source=source, db=db),
         link_socket=_either(flags, environ, "link-socket")[1],
         synchronous=_get(environ, "MQLITE_SYNC") or "NORMAL",

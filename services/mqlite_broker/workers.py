@@ -70,7 +70,7 @@ class Workers:
         self._engine = engine
         self._listeners = listeners
         share = -(-settings.connections_max // max(1, settings.workers))
-        each = msgspec.structs.replace(settings, connections_max=share)
+        each = msgspec.structs.replace(settings, connections_max=share, db_auth_token="")
         self._orders = msgspec.msgpack.encode(Orders(each, served))
         self._processes: dict[int, trio.Process] = {}
         self._stopping = stopping

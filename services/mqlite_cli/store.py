@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from mqlite_actor.contract.errors import Closed, Unsupported
+from mqlite_actor.contract.errors import Closed
 from mqlite_actor.contract.limits import MESSAGE_BYTES_DEFAULT
 from mqlite_actor.contract.wire import Request
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
-from mqlite_actor.sdk.address import StoreKind
+from mqlite_actor.sdk.address import Store, StoreKind
 from mqlite_actor.sdk.notation import parse_size
 from mqlite_cli.target import StoreTarget
 
@@ -97,16 +97,16 @@ def run_on_store(
 ) -> T:
     """Open the store (None: one in memory), run `work` on it, close it. Errors of opening and of
     work pass."""
-    if target is not None and target.store.kind is StoreKind.REMOTE:
-        raise Unsupported("remote stores are not supported; use file:PATH, or call a broker")
+    store = target.store if target else Store(StoreKind.MEMORY)
     options = EngineOptions(
         synchronous=environ.get("MQLITE_SYNC") or "NORMAL",
         message_bytes_max=_message_bytes_max(environ, warn=warn),
         create=not is_reader,
+        auth_token=store.token or environ.get("MQLITE_DB_AUTH_TOKEN", "").strip(),
     )
 
     async def run() -> T:
-        async with open_engine(target.dsn if target else ":memory:", options) as engine:
+        async with open_engine(store.dsn, options) as engine:
             caller = EngineCaller(engine, trio.lowlevel.current_trio_token())
             return await trio.to_thread.run_sync(work, caller, abandon_on_cancel=True)
 

@@ -34,6 +34,7 @@ from mqlite_actor.sdk.linked import Linked, open_link
 from tests.conformance.audit import audit_file
 from tests.conformance.broker import Broker
 from tests.conformance.faces import InThreads, on_asyncio
+from tests.conformance.remote_engines import LIVE, live_engine, remote_engine
 
 R = TypeVar("R")
 
@@ -63,6 +64,8 @@ class HandleKind:
     drives_clock: bool = False
     broker: str = ""
     """The fixture of the broker that it needs."""
+    is_remote: bool = False
+    """Its store is far away: only a slice of the suite runs there each time."""
 
 
 @asynccontextmanager
@@ -191,9 +194,24 @@ async def _link(around: Surroundings) -> AsyncIterator[Handle]:
             yield OverLink(linked, engine)
 
 
+@asynccontextmanager
+async def _remote(around: Surroundings) -> AsyncIterator[Handle]:
+    async with remote_engine(around.store.parent, around.clock) as engine:
+        yield Embedded(engine)
+    problems = leaks(around.store.parent)
+    assert not problems, "\n".join(problems)
+
+
+@asynccontextmanager
+async def _live(around: Surroundings) -> AsyncIterator[Handle]:
+    async with live_engine(around.clock) as engine:
+        yield Embedded(engine)
+
+
 KINDS: Final = (
     HandleKind("embedded", _embedded, drives_clock=True),
     HandleKind("link", _link, drives_clock=True),
+    HandleKind("remote", _remote, drives_clock=True, is_remote=True),
     HandleKind("embedded-sync", _embedded_sync),
     HandleKind("embedded-asyncio", _embedded_asyncio),
     HandleKind("http", _http, broker="broker"),
@@ -202,4 +220,5 @@ KINDS: Final = (
     HandleKind("hypercorn", _http, broker="broker_without_lane"),
     HandleKind("worker", _http, broker="broker_of_one_worker"),
     HandleKind("workers", _http, broker="broker_of_two_workers"),
+    *([HandleKind("live", _live, drives_clock=True, is_remote=True)] if LIVE else []),
 )

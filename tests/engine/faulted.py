@@ -20,7 +20,7 @@ from outcome import Error
 from mqlite_actor.contract import keys, wire
 from mqlite_actor.contract.errors import CallerError, OutcomeUnknown
 from mqlite_actor.engine import commands
-from mqlite_actor.engine.group import Answer, Done
+from mqlite_actor.engine.outcomes import Answer, Done
 from mqlite_actor.storage import rows
 from tests.storage.fault_vfs import Fault, FaultVfs
 from tests.storage.writer import Writer, killed_copy, writing

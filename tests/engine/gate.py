@@ -20,6 +20,7 @@ from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import MqliteError
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.semantics.operations import Operation
+from tests.engine.local import local
 
 PATIENCE = 15.0
 """Seconds until a test gives up; none of them comes near unless something is wrong."""
@@ -101,8 +102,8 @@ def bounded() -> AbstractContextManager[trio.CancelScope]:
 
 def empty_caches(engine: Engine) -> None:
     """Whatever is read from now on comes from the disk."""
-    store = engine._store
-    for connection in (store.connection, *(each._connection for each in store.readers._idle)):
+    store = local(engine)
+    for connection in (store.connection, *(each._connection for each in store._readers._idle)):
         connection.pragma("shrink_memory")
 
 

@@ -27,7 +27,7 @@ from mqlite_actor.engine.diagnostics import (
 )
 from mqlite_actor.engine.engine import EngineOptions
 from mqlite_actor.engine.opening import open_engine
-from mqlite_actor.storage.sqlite import mapped
+from mqlite_actor.storage.failures import mapped
 from tests.conformance import asking
 from tests.engine.gate import teach
 from tests.engine.snapshots import observe

@@ -24,7 +24,6 @@ from mqlite_actor.contract.errors import (
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.storage.database import Transaction
-from mqlite_actor.storage.sqlite import SqliteStore
 from tests.conformance.audit import audit_file
 from tests.engine.gate import (
     Call,
@@ -39,6 +38,7 @@ from tests.engine.gate import (
     take,
     taking,
 )
+from tests.engine.local import local
 from tests.storage.fault_vfs import Fault, FaultVfs, faulty
 from tests.storage.foreign import start_holder, stop
 from tests.storage.writer import snapshot
@@ -89,13 +89,13 @@ async def fill(engine: Engine) -> wire.Message:
     """Allow the file not one page more; a message in hand."""
     await engine.call(sending("q", b"held"))
     held = (await take(engine, "q"))[0]
-    connection = engine._store.connection
+    connection = local(engine).connection
     connection.pragma("max_page_count", connection.pragma("page_count"))
     return held
 
 
 def make_room(engine: Engine) -> None:
-    engine._store.connection.pragma("max_page_count", 2**31)
+    local(engine).connection.pragma("max_page_count", 2**31)
 
 
 @pytest.mark.promise("E158")
@@ -168,7 +168,7 @@ async def test_a_full_disk_is_one_line_in_the_log(
 async def test_a_commit_that_fails_is_unknown_to_everybody_and_the_file_is_opened_anew(
     engine: Engine, vfs: FaultVfs, caplog: pytest.LogCaptureFixture
 ) -> None:
-    connection = engine._store.connection
+    connection = local(engine).connection
     vfs.arm(Fault("write", 3))
     with caplog.at_level(logging.WARNING, "mqlite"):
         answers = await together(engine, sending("q", b"a", b"b"), sending("q", b"c"))
@@ -176,7 +176,7 @@ async def test_a_commit_that_fails_is_unknown_to_everybody_and_the_file_is_opene
     assert kinds(answers) == [OutcomeUnknown, OutcomeUnknown]
     stored = await bodies(engine, "q")
     assert stored in ([], [b"a", b"b", b"c"])
-    assert engine._store.connection is not connection
+    assert local(engine).connection is not connection
     await engine.call(sending("q", b"after"))
     assert await bodies(engine, "q") == [*stored, b"after"]
 
@@ -228,7 +228,7 @@ async def test_a_disk_that_fails_for_a_while_refuses_and_then_goes_on(
 async def test_a_foreign_lock_answers_a_whole_group_after_one_wait(
     engine: Engine, store: Path, nursery: trio.Nursery
 ) -> None:
-    engine._store.connection.set_busy_timeout(300)
+    local(engine).connection.set_busy_timeout(300)
     other = apsw.Connection(str(store))
     other.execute("BEGIN IMMEDIATE")
     calls = [Call(engine, sending("q", b"x")) for _ in range(100)]
@@ -308,7 +308,7 @@ async def test_no_call_leaves_a_statement_behind_that_pins_the_log(
         ]
         for request in calls:
             await engine.call(request)
-            held: SqliteStore = engine._store
+            held = local(engine)
             assert not held.in_transaction
             checkpoint = held.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             assert checkpoint == (0, 0), request

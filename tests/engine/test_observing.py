@@ -25,6 +25,7 @@ from tests.conformance import asking
 from tests.conformance.audit import audit_file
 from tests.engine.event_scripts import QUEUES, furnish, held
 from tests.engine.gate import Custom, empty_caches, settled, taking, teach
+from tests.engine.local import local
 from tests.engine.snapshots import (
     BOUNDS,
     TASKS,
@@ -145,7 +146,7 @@ async def test_a_full_disk_can_be_read(frail: Engine, vfs: FaultVfs) -> None:
 async def test_a_lock_of_another_program_that_stops_every_write_stops_no_look(
     frail: Engine, store: Path
 ) -> None:
-    frail._store.connection.set_busy_timeout(0)
+    local(frail).connection.set_busy_timeout(0)
     holder = start_holder(store, "BEGIN IMMEDIATE")
     try:
         assert (

@@ -16,6 +16,7 @@ from mqlite_actor.engine.engine import Engine
 from mqlite_actor.sdk.embedded import Embedded
 from mqlite_actor.sdk.transaction import SyncTx, Tx
 from tests.engine.gate import Call, Gate, Stop, bodies, bounded, sending, settled
+from tests.engine.local import local
 from tests.engine.outbox_scene import (
     ORDER,
     ended,
@@ -41,7 +42,7 @@ def waiting_function(q: Embedded) -> Stop:
         stop.wait()
         return 1
 
-    q.engine._store.connection.create_scalar_function("stop_here", stop_here, 0)
+    local(q.engine).connection.create_scalar_function("stop_here", stop_here, 0)
     return stop
 
 
@@ -165,7 +166,7 @@ async def test_cancelled_in_its_commit_it_is_done_and_says_so(
         with scope:
             async with q.tx() as tx:
                 await write(tx)
-                q.engine._store.connection.set_commit_hook(allow)
+                local(q.engine).connection.set_commit_hook(allow)
             left.set()
 
     nursery.start_soon(work)
@@ -175,7 +176,7 @@ async def test_cancelled_in_its_commit_it_is_done_and_says_so(
         await settled()
         stop.release()
         await left.wait()
-    q.engine._store.connection.set_commit_hook(None)
+    local(q.engine).connection.set_commit_hook(None)
     assert await is_done(q)
 
 

@@ -27,6 +27,7 @@ from mqlite_actor.sdk.message import ReceivedMessage
 from mqlite_actor.sdk.transaction import SyncTx
 from tests.conformance.audit import audit_file
 from tests.engine.gate import Call, bodies, bounded, parked, taking
+from tests.engine.local import local
 from tests.engine.outbox_scene import ORDER, nothing_is_there, orders, shop
 from tests.storage.fault_vfs import Fault, FaultVfs, faulty
 from tests.storage.foreign import start_holder, stop
@@ -202,7 +203,7 @@ async def q(vfs: FaultVfs, store: Path, clock: ManualClock) -> AsyncIterator[Emb
 async def test_on_a_full_disk_nothing_is_left_and_a_settlement_still_works(q: Embedded) -> None:
     await q.send_one("q", b"held")
     lease = (await q.receive("q"))[0]
-    connection = q.engine._store.connection
+    connection = local(q.engine).connection
     connection.pragma("max_page_count", connection.pragma("page_count"))
 
     async def work() -> None:
@@ -228,13 +229,13 @@ async def test_on_a_full_disk_nothing_is_left_and_a_settlement_still_works(q: Em
 async def test_after_a_commit_that_nobody_knows_of_the_next_one_opens_the_file_anew(
     q: Embedded, vfs: FaultVfs
 ) -> None:
-    connection = q.engine._store.connection
+    connection = local(q.engine).connection
     vfs.arm(Fault("sync", 1))
     with pytest.raises(OutcomeUnknown):
         await q.run_tx(lambda tx: (tx.execute(ORDER, (1, "tea")), tx.send_one("q", b"one")))
     vfs.disarm()
     async with q.tx() as tx:
-        assert q.engine._store.connection is not connection
+        assert local(q.engine).connection is not connection
         rows = await tx.execute("SELECT (SELECT count(*) FROM orders), count(*) FROM messages")
         assert rows in ([(0, 0)], [(1, 1)])
         await tx.send_one("q", b"after")
@@ -275,7 +276,7 @@ async def test_a_disk_that_fails_for_a_while_refuses_and_then_goes_on(
 async def test_a_foreign_lock_refuses_the_transaction_before_it_begins(
     q: Embedded, store: Path
 ) -> None:
-    q.engine._store.connection.set_busy_timeout(100)
+    local(q.engine).connection.set_busy_timeout(100)
     began: list[str] = []
     holder = start_holder(store, "BEGIN IMMEDIATE")
     try:

@@ -27,6 +27,7 @@ from mqlite_actor.sdk.embedded import Embedded
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.reading import NoReader
 from tests.engine.gate import Call, Gate, bodies, bounded, create, sending, settled, teach, until
+from tests.engine.local import local
 from tests.engine.snapshots import observe, storage
 from tests.engine.test_keeper import move
 from tests.storage.foreign import start_holder, stop
@@ -203,7 +204,7 @@ async def test_more_looks_than_readers_wait_and_small_ones_do_not(furnished: Eng
                 nursery.start_soon(call.run)
             await until(lambda: stuck.inside == limits.READ_THREADS_MAX)
             await settled()
-            assert furnished._store.readers.in_use == limits.READ_THREADS_MAX
+            assert local(furnished)._readers.in_use == limits.READ_THREADS_MAX
             for _ in range(3):
                 assert (await furnished.call(wire.StatsRequest(queue="q"))).active == 1
                 assert (await furnished.authenticate("mqk_" + "0" * 64))[0] == "invalid"
@@ -235,7 +236,7 @@ async def test_who_waits_too_long_for_a_reader_is_told_so(
                 await until(lambda: all(call.ended.is_set() for call in calls))
                 stuck.may_go_on.set()
         assert {type(call.error) for call in calls} == {Unavailable}
-        await until(lambda: not engine._store.readers.in_use)
+        await until(lambda: not local(engine)._readers.in_use)
 
 
 @pytest.mark.promise("E142")
@@ -253,7 +254,7 @@ async def test_a_look_that_is_cancelled_ends_at_once_and_its_reader_comes_back(
             await call.ended.wait()
     assert call.was_cancelled
     stuck.may_go_on.set()
-    await until(lambda: not furnished._store.readers.in_use)
+    await until(lambda: not local(furnished)._readers.in_use)
 
 
 # -- trouble ---------------------------------------------------------------------------------------
@@ -311,8 +312,8 @@ async def test_a_look_at_a_file_that_was_replaced_is_refused_and_so_is_the_next_
 
 async def test_a_file_in_doubt_is_opened_anew_before_anybody_looks(furnished: Engine) -> None:
     await ask_everything(furnished)
-    store = furnished._store
-    assert store.readers.open
+    store = local(furnished)
+    assert store._readers.open
     store.healthy = False
     with pytest.raises(NoReader):
         store.look(lambda _: None, None)  # type: ignore[arg-type]  # refused before it is used
@@ -326,7 +327,7 @@ async def test_the_writer_answers_when_no_connection_can_be_opened(furnished: En
     def out_of_descriptors() -> object:
         raise apsw.CantOpenError("too many open files")
 
-    readers = furnished._store.readers
+    readers = local(furnished)._readers
     readers.shut()
     readers.admit()
     readers._open_one = out_of_descriptors  # type: ignore[assignment]  # it never returns

@@ -34,6 +34,7 @@ from tests.engine.gate import (
     take,
     teach,
 )
+from tests.engine.local import local
 
 HOUR_MS = 3_600_000
 MULTIPLY = """
@@ -168,7 +169,7 @@ async def test_a_hundred_thousand_due_leases_never_hold_a_send_for_more_than_a_s
     await create(engine, "q")
     await create(engine, "other")
     await engine.call(sending("q", *[b""] * 1000))
-    engine._store.run(
+    local(engine).run(
         [
             (MULTIPLY, (100_000,)),
             ("UPDATE counts SET active = 0, locked = 100000 WHERE locked + active = 1000", ()),

@@ -26,9 +26,6 @@ TEST_ONLY = {name for name in OTHERS if name.startswith(("MQLITE_TEST_", "MQLITE
 }
 CLIENT = set(OTHERS) - TEST_ONLY
 
-LATER = {"MQLITE_DB_AUTH_TOKEN": "a refusal of sdk/address.py names it; remote stores will read it"}
-"""Variables that the product names and nothing reads yet."""
-
 
 def example() -> dict[str, str]:
     """The assignments of .env.example."""
@@ -64,7 +61,7 @@ def test_the_defaults_of_the_example_are_those_of_the_program() -> None:
 
 def test_every_variable_that_the_product_reads_is_known() -> None:
     read = {name for source in sources(PRODUCT) for name in NAME.findall(source.text)}
-    assert read - {*VARIABLES, *OTHERS, *LATER} == set()
+    assert read - {*VARIABLES, *OTHERS} == set()
 
 
 WITHOUT_VARIABLE = {
@@ -81,6 +78,7 @@ FIELDS = {
     "host": ["ADDR"],
     "port": ["ADDR"],
     "db": ["DB"],
+    "db_auth_token": ["DB_AUTH_TOKEN"],
     "synchronous": ["SYNC"],
     "message_bytes_max": ["MAX_MESSAGE_BYTES"],
     "tokens": ["TOKENS", "TOKENS_FILE"],

@@ -62,9 +62,9 @@ def recorded(file: Path) -> list[Spoken]:
 
 def layout() -> list[Spoken]:
     """The statements that make a fresh file ours."""
-    script = re.sub(r"--.*", "", schema._script()).split(";")
+    script = re.sub(r"--.*", "", schema.script()).split(";")
     tables = [Spoken(text.strip(), (), []) for text in script if text.strip()]
-    return [*tables, *(Spoken(sql, arguments, []) for sql, arguments in schema._START)]
+    return [*tables, *(Spoken(sql, arguments, []) for sql, arguments in schema.START)]
 
 
 def transaction(statements: Sequence[Spoken]) -> Json:

@@ -19,7 +19,7 @@ from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import LockLost, MqliteError
 from mqlite_actor.contract.wire import Message, QueueConfig
-from mqlite_actor.engine.group import Done
+from mqlite_actor.engine.outcomes import Done
 from tests.storage.writer import Writer, writing
 
 LARGE = b"x" * (limits.INLINE_BYTES_MAX + 1)

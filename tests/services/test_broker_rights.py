@@ -16,6 +16,7 @@ from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.calls import CALLS
 from mqlite_actor.engine.engine import Engine
+from tests.engine.local import local
 from tests.services.broker_scene import BEARER, Fields, Scene, failure, message, path, served
 from tests.services.credentials import (
     MONITOR,
@@ -129,7 +130,7 @@ async def good_requests(scene: Scene, clock: ManualClock) -> dict[str, dict[str,
         "AdminService/DeleteSubscription": {"topic": "topic", "name": "unwanted"},
         "AdminService/Redrive": {"queue": "q", "max": 1},
         "AdminService/Purge": {"queue": "q"},
-        "AdminService/Backup": {"path": f"{scene.engine._store.path}.{next(_numbers)}"},
+        "AdminService/Backup": {"path": f"{local(scene.engine).path}.{next(_numbers)}"},
         "AdminService/DeleteQueue": {"name": "empty", "generation": generation_of["empty"]},
         "AuthService/CreateKey": key_request("send"),
         "AuthService/ListKeys": {},

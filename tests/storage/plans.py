@@ -154,6 +154,8 @@ PLANS: dict[str, tuple[str, ...]] = {
     "messages.GIVE_BACK_IN_QUEUE": (*BY_ID, *IN_FRONT_IN_QUEUE),
     "messages.GROUP_LIVES": GROUP_LIVES,
     "messages.HEADS": (*BY_STATE, *BODY),
+    "messages.CERTIFY": ("SCAN CONSTANT ROW", *BY_ID),
+    "messages.PAGE": (BY_STATE[0].replace(")", " AND rowid<?)"), *BY_STATE, *BODY, *BODY),
     "messages.HEAD_ROWS": (*BY_STATE, *BODY),
     "messages.HELD": (*BY_ID, *BODY),
     "messages.HELD_HEADS": (*BY_STATE, *BODY),
@@ -227,6 +229,7 @@ PLANS: dict[str, tuple[str, ...]] = {
 
 SCANS_ALLOWED = {
     "counts.FREE_BYTES": "two pragmas of one row",
+    "messages.CERTIFY": "one row that is no table's",
     "messages.NEXT_LEASE_END": "reads the first entry of its index",
     "messages.NEXT_TIME": "reads the first entry of its index",
     "queues.LIST": "lists all queues",
@@ -237,9 +240,14 @@ SCANS_ALLOWED = {
 
 
 def statements() -> dict[str, str]:
-    """module.NAME → text of every statement in mqlite_actor.storage, also those in tables."""
+    """module.NAME → text of every statement in mqlite_actor.storage, also those in tables.
+
+    Not those by which a remote database is opened and owned: SQLite here never runs them.
+    """
     found: dict[str, str] = {}
     for info in pkgutil.iter_modules(storage.__path__):
+        if info.name.startswith("hrana"):
+            continue
         module = importlib.import_module(f"{storage.__name__}.{info.name}")
         found |= dict(_statements_of(module))
     return found

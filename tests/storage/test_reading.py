@@ -189,7 +189,7 @@ def test_a_damaged_file_that_a_look_finds_is_opened_anew_by_the_writer(writer: W
     assert store.look(count, new_look()) == 1
     with pytest.raises(StorageDamaged):
         store.look(damaged, new_look())
-    assert store.readers.open == 0
+    assert store._readers.open == 0
     with pytest.raises(NoReader):
         store.look(count, new_look())
     assert told(writer, b"after") is None

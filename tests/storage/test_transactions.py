@@ -21,8 +21,8 @@ from mqlite_actor.contract.errors import (
 )
 from mqlite_actor.storage import counts, queues
 from mqlite_actor.storage.database import Stored, Transaction
+from mqlite_actor.storage.failures import mapped
 from mqlite_actor.storage.queues import Queue
-from mqlite_actor.storage.sqlite import mapped
 from tests.storage.foreign import execute
 from tests.storage.writer import Writer, killed_copy, writing
 

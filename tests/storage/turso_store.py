@@ -21,12 +21,14 @@ from mqlite_actor.storage.database import (
     Value,
     read_last_seq,
 )
+from mqlite_actor.storage.store import FILE
 
 
 class TursoStore:
     """A fresh file in Turso's engine."""
 
     is_memory = False
+    backend = FILE
     asks_disk = False
 
     def __init__(self, path: Path) -> None:
@@ -36,10 +38,10 @@ class TursoStore:
         self.changes = 0
         self.in_transaction = False
         self._connection = turso.connect(str(path), isolation_level=None)
-        for statement in re.sub(r"--.*", "", schema._script()).split(";"):
+        for statement in re.sub(r"--.*", "", schema.script()).split(";"):
             if statement.strip():
                 self._connection.execute(statement)
-        self.run(schema._START)
+        self.run(schema.START)
 
     def run(self, statements: Sequence[Statement]) -> list[list[Row]]:
         """Run statements in order; each one's rows."""

@@ -15,7 +15,8 @@ from typing import TypeVar, cast
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.engine import commands
-from mqlite_actor.engine.group import Answer, run_group
+from mqlite_actor.engine.group import run_group
+from mqlite_actor.engine.outcomes import Answer
 from mqlite_actor.storage import queues
 from mqlite_actor.storage.sqlite import SqliteStore, open_store
 from tests.conformance.audit import audit

@@ -1,0 +1,145 @@
+"""A transaction of the embedding program on a remote store: its rows and our messages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from mqlite_actor.contract.errors import InvalidArgument, OutcomeUnknown, Unavailable
+from mqlite_actor.sdk.embedded import Embedded, open_embedded
+from mqlite_actor.storage.remote_sql import check
+from tests.hrana.faults import Drop, TimeOut
+from tests.hrana.manners import SQLD, TURSODB, Manners
+from tests.hrana.server import HranaServer, running_hrana
+
+Place = tuple[Embedded, HranaServer]
+
+
+@pytest.fixture(params=[SQLD, TURSODB], ids=["sqld", "tursodb"])
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    manners: Manners = request.param
+    with running_hrana(tmp_path, manners=manners) as server:
+        server.look("CREATE TABLE orders (id INTEGER PRIMARY KEY, what TEXT NOT NULL)")
+        async with open_embedded(server.url, background=False) as q:
+            await q.create_queue("events")
+            yield q, server
+
+
+async def test_rows_and_messages_commit_together(place: Place) -> None:
+    q, server = place
+    async with q.tx() as tx:
+        await tx.execute("INSERT INTO orders VALUES (?, ?)", (1, "tea"))
+        await tx.send_one("events", b"created")
+        assert await tx.execute("SELECT what FROM orders") == [("tea",)]
+    assert server.look("SELECT what FROM orders") == [("tea",)]
+    assert [message.body for message in await q.receive("events")] == [b"created"]
+
+
+async def test_leaving_with_an_error_undoes_both(place: Place) -> None:
+    q, server = place
+
+    async def order() -> None:
+        async with q.tx() as tx:
+            await tx.execute("INSERT INTO orders VALUES (1, 'tea')")
+            await tx.send_one("events", b"created")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await order()
+    assert server.look("SELECT id FROM orders") == []
+    assert (await q.stats("events")).total == 0
+
+
+async def test_a_wrong_statement_is_told_and_the_rest_goes_on(place: Place) -> None:
+    q, server = place
+    async with q.tx() as tx:
+        await tx.execute("INSERT INTO orders VALUES (1, 'tea')")
+        with pytest.raises(InvalidArgument, match="constraint"):
+            await tx.execute("INSERT INTO orders VALUES (1, 'again')")
+        await tx.execute("INSERT INTO orders VALUES (2, 'milk')")
+    assert server.look("SELECT id FROM orders") == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before COMMIT", "after COMMIT"])
+async def test_a_lost_commit_is_never_told_wrong(place: Place, *, after: bool) -> None:
+    q, server = place
+
+    async def order() -> None:
+        async with q.tx() as tx:
+            await tx.execute("INSERT INTO orders VALUES (1, 'tea')")
+            await tx.send_one("events", b"created")
+            server.faults.add(Drop(after=after))
+
+    if after:
+        await order()
+    else:
+        with pytest.raises((Unavailable, OutcomeUnknown)):
+            await order()
+    assert len(server.look("SELECT id FROM orders")) == after
+    assert (await q.stats("events")).total == after
+
+
+async def test_a_transaction_that_the_server_ends_is_told(place: Place) -> None:
+    q, server = place
+
+    async def order() -> None:
+        async with q.tx() as tx:
+            await tx.execute("INSERT INTO orders VALUES (1, 'tea')")
+            server.faults.add(TimeOut(0))
+            await tx.execute("SELECT 1")
+
+    with pytest.raises(Unavailable):
+        await order()
+    assert server.look("SELECT id FROM orders") == []
+
+
+async def test_it_lasts_five_seconds_at_most(place: Place) -> None:
+    q, _ = place
+    with pytest.raises(InvalidArgument, match="at most 5"):
+        async with q.tx(seconds=6):
+            raise AssertionError("refused before it begins")
+
+
+REFUSED = (
+    "DELETE FROM messages",
+    'UPDATE "queues" SET name = 1',
+    "INSERT INTO [meta] VALUES (1, 2)",
+    "WITH a AS (SELECT 1) DELETE FROM Messages",
+    "SELECT 1; DELETE FROM orders",
+    "CREATE TRIGGER t AFTER INSERT ON orders BEGIN DELETE FROM messages; END",
+    "CREATE TABLE mine (seq INTEGER REFERENCES messages(id))",
+    "CREATE TEMP TABLE messages2 (id)",
+    "DROP TABLE counts",
+    "/* read */ DELETE FROM messages",
+    "EXPLAIN DELETE FROM messages",
+    "COMMIT",
+    "ROLLBACK",
+    "SAVEPOINT a",
+    "PRAGMA foreign_keys = 0",
+    "VACUUM",
+    "ATTACH 'x' AS y",
+    "DELETE FROM sqlite_sequence",
+    "",
+)
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_what_is_the_engines_is_out_of_reach(sql: str) -> None:
+    with pytest.raises(InvalidArgument, match="refused"):
+        check(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) FROM messages",
+        "INSERT INTO orders SELECT 1, 'a;b -- c'",
+        "UPDATE orders SET what = ? WHERE id = ?;",
+        "CREATE TABLE mine (id INTEGER) -- of messages",
+        "REPLACE INTO orders VALUES (1, 2)",
+    ],
+)
+def test_what_is_the_callers_is_not(sql: str) -> None:
+    check(sql)
