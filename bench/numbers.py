@@ -1,5 +1,4 @@
-"""The numbers to reach (N1 to N13, and R of a remote store), each as a ratio or a figure of scenarios
-of one run.
+"""The numbers to reach (N1 to N13, and R of a remote store), each of the scenarios of one run.
 
 Read by the report. A number whose scenarios did not run is shown as not measured.
 """
