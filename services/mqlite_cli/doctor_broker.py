@@ -61,7 +61,7 @@ def broker(run: Invocation) -> Iterator[Finding]:
 def _certificate(run: Invocation, target: BrokerTarget) -> Finding:
     """How long the broker's certificate still holds."""
     import socket  # noqa: PLC0415 - this and the next for TLS alone
-    import ssl  # noqa: PLC0415
+    import ssl  # noqa: PLC0415 - see above
 
     place = dial(target.endpoint)
     context = tls_context(run.arguments, target.files, is_tls=True)
