@@ -2,7 +2,7 @@
 
 The engine hands a run function the longest row of neighbouring commands of one kind in a group; it
 serves as many from the front as can go together, and answers for those. What does not fit (topics,
-duplicate detection, lanes, large bodies, attempt ids) it leaves to the verb's own function, so that
+duplicate detection, lanes, large bodies) it leaves to the verb's own function, so that
 no rule is written twice: a run differs from the same commands one after another only in its speed.
 A command that is refused in a run has written nothing.
 """
@@ -107,21 +107,41 @@ def receive_many(
     queue = queues.lookup(tx, requests[0].queue) if len(wanted) > 1 else None
     if queue is None:
         return []
-    found = receive.claim(tx, queue, sum(wanted), now_ms)
+    known = _recorded(tx, queue, requests[: len(wanted)], now_ms)
+    total = sum(number for place, number in enumerate(wanted) if place not in known)
+    found = receive.claim(tx, queue, total, now_ms) if total else []
     is_page_full = sum(len(message.body) for message in found) >= tx.ledger.page_bytes
     replies: list[MessagesResponse] = []
     begin = 0
-    for number in wanted:
+    for place, number in enumerate(wanted):
+        if place in known:
+            replies.append(known[place])
+            continue
         if is_page_full and begin >= len(found):
             break  # there may be more, but not in this page
-        replies.append(MessagesResponse(messages=found[begin : begin + number]))
+        reply = MessagesResponse(messages=found[begin : begin + number])
+        receive.record(tx, queue, requests[place].receive_attempt_id, reply, now_ms)
+        replies.append(reply)
         begin += number
     return replies
+
+
+def _recorded(
+    tx: Transaction, queue: Queue, requests: Sequence[wire.ReceiveRequest], now_ms: int
+) -> dict[int, MessagesResponse]:
+    """By their places, the replies of attempts that are repeated."""
+    asked = [place for place, each in enumerate(requests) if each.receive_attempt_id]
+    if not asked:
+        return {}
+    ids = [requests[place].receive_attempt_id for place in asked]
+    found = receive.all_recorded(tx, queue, ids, now_ms)
+    return {place: reply for place, reply in zip(asked, found, strict=True) if reply is not None}
 
 
 def _wanted(requests: Sequence[wire.ReceiveRequest]) -> list[int]:
     """How many messages each of the first claims asks for, as far as one claim can serve them."""
     name, room = requests[0].queue, limits.RECEIVE_MESSAGES_MAX
+    attempts: set[str] = set()
     wanted: list[int] = []
     for request in requests:
         number = min(max(request.max_messages, 1), limits.RECEIVE_MESSAGES_MAX)
@@ -129,11 +149,13 @@ def _wanted(requests: Sequence[wire.ReceiveRequest]) -> list[int]:
         if (
             room < 0
             or request.queue != name
-            or request.receive_attempt_id
+            or request.receive_attempt_id in attempts  # it gets what the first one gets
             or request.receive_mode == receive.RECEIVE_AND_DELETE
         ):
             break
         wanted.append(number)
+        if request.receive_attempt_id:
+            attempts.add(request.receive_attempt_id)
     return wanted
 
 

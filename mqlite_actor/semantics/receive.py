@@ -50,11 +50,26 @@ def receive(tx: Transaction, request: ReceiveRequest, now_ms: int) -> MessagesRe
     wanted = min(max(request.max_messages, 1), limits.RECEIVE_MESSAGES_MAX)
     take = _drain if request.receive_mode == RECEIVE_AND_DELETE else claim
     reply = MessagesResponse(messages=take(tx, queue, wanted, now_ms))
+    record(tx, queue, attempt_id, reply, now_ms)
+    return reply
+
+
+def record(
+    tx: Transaction, queue: Queue, attempt_id: str, reply: MessagesResponse, now_ms: int
+) -> None:
+    """Remember what an attempt got, if it is one and got something."""
     if attempt_id and reply.messages:
         lifetime = max(queue.lock_duration_ms, limits.ATTEMPT_MS_MIN)
         expires_at = instant(now_ms, lifetime)
         tx.write([memory.remember_attempt(queue.id, attempt_id, expires_at, _encode_reply(reply))])
-    return reply
+
+
+def all_recorded(
+    tx: Transaction, queue: Queue, attempt_ids: Sequence[str], now_ms: int
+) -> list[MessagesResponse | None]:
+    """`recorded` for several attempts, asked at once."""
+    found = tx.run([memory.find_attempt(queue.id, each, now_ms) for each in attempt_ids])
+    return [_decode_reply(known[0][0]) if known else None for known in found]
 
 
 def recorded(

@@ -39,6 +39,10 @@ class Lost(NotRun):
     """The request may have been run, or may yet be; its answer is lost."""
 
 
+class Unreached(NotRun):
+    """There was no connection at all."""
+
+
 class NoPipeline(StorageFailed):
     """Whoever listens there does not speak Hrana. `body`: what it said."""
 
@@ -129,7 +133,7 @@ class Link:
             ) as response:
                 found = _whole(response)
         except (http.ConnectError, http.ConnectTimeout, http.PoolTimeout) as error:
-            raise NotRun("the remote database cannot be reached") from error
+            raise Unreached("the remote database cannot be reached") from error
         except (http.UnsupportedProtocol, http.LocalProtocolError) as error:
             raise StorageFailed("the address of the remote database cannot be dialled") from error
         except (http.NetworkError, http.ProtocolError, http.TimeoutException, _TooLong) as error:

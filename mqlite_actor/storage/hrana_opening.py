@@ -28,7 +28,7 @@ from mqlite_actor.contract.errors import (
 from mqlite_actor.storage import hrana_wire, schema
 from mqlite_actor.storage.database import Row
 from mqlite_actor.storage.hrana import HranaStore, look, take
-from mqlite_actor.storage.hrana_http import Link, Lost, NoPipeline, NotRun
+from mqlite_actor.storage.hrana_http import Link, Lost, NoPipeline, NotRun, Unreached
 from mqlite_actor.storage.hrana_owner import Owner
 from mqlite_actor.storage.hrana_stream import StepError, Stream
 from mqlite_actor.storage.hrana_wire import Step
@@ -129,8 +129,8 @@ def _patiently(step: Callable[[], T]) -> T:
     while True:
         try:
             return step()
-        except NotRun as error:
-            if not patience.rest(error.pause_seconds):
+        except NotRun as error:  # nobody there at all: told at once
+            if isinstance(error, Unreached) or not patience.rest(error.pause_seconds):
                 raise
 
 

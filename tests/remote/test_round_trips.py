@@ -49,6 +49,16 @@ def test_claims_of_many_consumers_are_two_requests(place: Afar) -> None:
     assert place.trips(*plain) == 2
 
 
+def test_claims_under_attempt_ids_are_three_requests_for_all(place: Afar) -> None:
+    place.writer.send("q", *[b"y"] * 64)
+    attempts = [
+        wire.ReceiveRequest(queue="q", receive_attempt_id=f"{place.server.round_trips}-{number}")
+        for number in range(32)
+    ]
+    assert place.trips(*attempts) == 3
+    assert place.trips(*attempts) == 2, "repeated, they are looked up"
+
+
 def test_settlements_of_leases_that_were_given_out_here_are_one_request(place: Afar) -> None:
     place.writer.send("q", *[b"z"] * 70)
     assert place.trips(*settling(place, 64)) == 1

@@ -3,6 +3,7 @@ T51)."""
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -135,9 +136,13 @@ def test_the_environment_of_the_engine_is_checked(shell: Shell) -> None:
     assert warned.err.startswith("warning: MQLITE_MAX_MESSAGE_BYTES")
 
 
-def test_a_remote_store_is_refused_clearly(shell: Shell) -> None:
-    done = shell.with_(MQLITE_DB="libsql://db.example").run("list", check=1)
-    assert "remote stores are not supported" in done.err
+def test_a_remote_store_that_nobody_reaches_is_told_clearly(shell: Shell) -> None:
+    with socket.socket() as taken:  # bound and never listening: whoever connects is refused
+        taken.bind(("127.0.0.1", 0))
+        address = f"libsql://127.0.0.1:{taken.getsockname()[1]}?tls=0&authToken=secret"
+        done = shell.with_(MQLITE_DB=address).run("list", check=1)
+    assert "cannot be reached" in done.err
+    assert "secret" not in done.err
     assert list(shell.folder.iterdir()) == []
 
 
