@@ -34,6 +34,7 @@ NAV: Final[dict[str, tuple[str, ...]]] = {
         "how-to/durability",
         "how-to/backup",
         "how-to/litestream",
+        "how-to/remote-store",
         "how-to/upgrade",
         "how-to/retention",
         "how-to/full-disk",

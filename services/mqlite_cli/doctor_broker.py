@@ -20,9 +20,12 @@ from mqlite_actor.contract.wire import (
     StatusResponse,
 )
 from mqlite_actor.engine.upkeep import Finding, Verdict
+from mqlite_actor.sdk.address import dial
+from mqlite_actor.sdk.http_sync import CONNECT_SECONDS
 from mqlite_actor.version import __version__
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.moments import shown_moment
+from mqlite_cli.securing import tls_context
 from mqlite_cli.target import BrokerTarget
 
 SKEW_MS_MAX = 2_000
@@ -30,6 +33,9 @@ SKEW_MS_MAX = 2_000
 
 SLOW_MS = 1_000
 """A broker in reach answers in a few milliseconds; this is a queue in front of it, or a far one."""
+
+CERTIFICATE_MS_MIN = 14 * 86_400_000
+"""Those who renew by themselves do so a month before the end, so this one was forgotten."""
 
 _PROBES: dict[str, Request[Any]] = {
     "send": SendRequest(),
@@ -48,6 +54,32 @@ def broker(run: Invocation) -> Iterator[Finding]:
         mend = "is it running there, and is the way to it open? `mqlite wait-ready` waits for one"
         found.append(Finding("broker", Verdict.FAIL, error.message, mend))
     yield from found
+    if dial(run.target.endpoint).is_tls and found[0].verdict is not Verdict.FAIL:
+        yield _certificate(run, run.target)
+
+
+def _certificate(run: Invocation, target: BrokerTarget) -> Finding:
+    """How long the broker's certificate still holds."""
+    import socket  # noqa: PLC0415 - this and the next for TLS alone
+    import ssl  # noqa: PLC0415 - see above
+
+    place = dial(target.endpoint)
+    context = tls_context(run.arguments, target.files, is_tls=True)
+    context = context or ssl.create_default_context()
+    try:
+        with (
+            socket.create_connection((place.host, place.port), CONNECT_SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname=place.host) as secure,
+        ):
+            shown = secure.getpeercert() or {}
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        return Finding("certificate", Verdict.WARN, f"it could not be looked at ({reason})")
+    end_ms = int(1000 * ssl.cert_time_to_seconds(str(shown["notAfter"])))
+    is_late = end_ms - SystemClock().now_ms() < CERTIFICATE_MS_MIN
+    mend = "renew it, and restart the broker, which reads it at its start" if is_late else ""
+    verdict = Verdict.WARN if is_late else Verdict.OK
+    return Finding("certificate", verdict, f"holds until {shown_moment(end_ms)}", mend)
 
 
 def _asked(caller: Caller, name: str) -> Iterator[Finding]:

@@ -174,6 +174,25 @@ def test_keys_are_listed_page_by_page_and_their_names_stay_text(scene: Scene) ->
     expect(heads).to_have_count(50)
 
 
+def test_the_key_of_the_session_is_known_before_it_is_revoked(scene: Scene) -> None:
+    made = {}
+    for name, start in (("mine", "0e"), ("another", "1e")):
+        wanted = {"id": start * 16, "name": name, "permissions": ["manage"]}
+        made[name] = scene.ask("AuthService/CreateKey", wanted)["token"]
+    scene.sign_in("#/keys", token=made["mine"])
+    scene.press("Revoke another (1e1e1e1e)")
+    scene.asked("Revoke another?")
+    expect(scene.dialog.get_by_text("your session")).to_have_count(0)
+    scene.press("Cancel")
+    scene.closed()
+    scene.press("Revoke mine (0e0e0e0e)")
+    scene.see("You are signed in with this key: revoking it ends your session.")
+    scene.fill("Type 0e0e0e0e to confirm", "0e0e0e0e")
+    scene.press("Revoke it and sign out")
+    scene.page.get_by_label("Token", exact=True).wait_for()
+    assert scene.page.evaluate("JSON.stringify(sessionStorage)") == "{}"
+
+
 def test_while_authentication_is_off_nothing_is_asked_and_it_is_said_why(
     make_scene: MakeScene, make_broker: MakeBroker
 ) -> None:

@@ -32,3 +32,14 @@ def test_a_queue_is_made_changed_and_deleted(scene: Scene) -> None:
     scene.press("Delete the queue")
     scene.noted("Deleted made-here.")
     expect(scene.row("made-here")).to_have_count(0)
+
+
+def test_a_queue_is_never_made_over_another(scene: Scene) -> None:
+    scene.queue("was-here", max_delivery_count=3)
+    scene.enter("#/queues")
+    scene.press("Create a queue")
+    scene.fill("Name", "was-here")
+    scene.press("Create")
+    scene.see("A queue of this name exists. Change its settings instead.")
+    config = scene.ask("AdminService/DescribeQueue", {"name": "was-here"})["config"]
+    assert config["max_delivery_count"] == 3

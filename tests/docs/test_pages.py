@@ -51,6 +51,7 @@ RUN_ELSEWHERE: Final = {
     "how-to/live-monitor": "tests/services/test_monitor_top.py",
     "how-to/secure": "tests/services/test_broker_tls.py",
     "how-to/readers": "tests/sdk/test_reader.py",
+    "how-to/remote-store": "tests/remote/test_opening.py",
     "how-to/several-processes": "tests/services/test_link_socket.py",
     "conformance": "tests/conformance/test_catalogue.py",
 }

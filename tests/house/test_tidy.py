@@ -28,6 +28,9 @@ LINE_CHARACTERS_MAX = 100
 SLEEPS_ALLOWED: dict[str, str] = {
     f"tests/simulation/{name}.py": "time is simulated there, and sleeping takes none"
     for name in ("client", "judge", "world")
+} | {
+    f"tests/soak/{name}.py": "a soak is measured in time: its load and its looks are paced"
+    for name in ("load", "test_soak")
 }
 """Test file → reason. A test waits for an event with a bound, or moves the clock."""
 

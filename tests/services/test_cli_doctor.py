@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import ssl
 import tarfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import apsw
 import pytest
+import trustme
 
 from mqlite_actor.clock import SystemClock
 from mqlite_actor.engine.diagnostics import Trouble, open_log
@@ -133,6 +136,21 @@ def test_what_a_broker_says_is_told(
         mqlite.environ["MQLITE_ENDPOINT"] = server.url
         verdict, detail = lines(mqlite.run("doctor").text)[name]
     assert f"{verdict} {detail}".startswith(said)
+
+
+@pytest.mark.parametrize(("days", "verdict"), [(60, "ok"), (3, "warn")])
+def test_the_end_of_a_certificate_is_told_in_time(mqlite: Inline, days: int, verdict: str) -> None:
+    authority = trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    end = datetime.now(UTC) + timedelta(days=days)
+    authority.issue_cert("127.0.0.1", not_after=end).configure_cert(tls)
+    authority.cert_pem.write_to_path(str(mqlite.folder / "ca.pem"))
+    with loopback(lambda _: reply(200, STATUS), tls=tls) as server:
+        url = server.url.replace("http:", "https:")
+        done = mqlite.run("doctor", "--endpoint", url, "--ca-file", "ca.pem")
+    found = lines(done.text)["certificate"]
+    assert found[0] == verdict
+    assert found[1].startswith(f"holds until {end:%Y-%m-%d}")
 
 
 def test_a_broker_that_is_not_there(mqlite: Inline) -> None:

@@ -3,7 +3,7 @@
 // whose answer was lost can be looked up and revoked. A token is shown once, in one dialog, and is gone from
 // the page when that closes; it is kept nowhere.
 
-import { call, newId } from "./api.js";
+import { call, newId, session } from "./api.js";
 import { ask, tell } from "./dialog.js";
 import { busy, h, say } from "./dom.js";
 import { check, copyButton, text, time } from "./fields.js";
@@ -194,18 +194,40 @@ function facts(key) {
   );
 }
 
+// Whether this session's token is that of a key: true or false, or null where nobody can tell, since browsers
+// hash on https and on this machine only. The token itself is in the header of the call and not in its body.
+async function isOwn({ id }) {
+  if (!session.token.startsWith("mqk_")) return false;
+  try {
+    const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(session.token));
+    const { keys } = await call("AuthService/ListKeys", { token_sha256: hexadecimal(digest), limit: 1 });
+    return keys[0]?.id === id;
+  } catch {
+    return null;
+  }
+}
+
+function hexadecimal(digest) {
+  return Array.from(new Uint8Array(digest), (each) => each.toString(16).padStart(2, "0")).join("");
+}
+
+const SESSION = new Map([
+  [true, "You are signed in with this key: revoking it ends your session."],
+  [null, "If it is the one you are signed in with, this ends your session too."],
+]);
+
 // Resolves to whether it was revoked.
 export async function revokeKey(key) {
   const start = key.id.slice(0, 8);
+  const own = key.permissions.includes("manage") ? await isOwn(key) : false;
   const gone = await ask({
     title: `Revoke ${visible(key.name)}?`,
     body: [
       facts(key),
       h("p", {}, "From its next request on it is refused, for good. Keys that it made stay valid."),
-      key.permissions.includes("manage") &&
-        h("p", {}, "If it is the one you are signed in with, this ends your session too."),
+      SESSION.has(own) && h("p", { class: own ? "why-line" : null }, SESSION.get(own)),
     ],
-    action: "Revoke the key",
+    action: own ? "Revoke it and sign out" : "Revoke the key",
     isDanger: true,
     typed: start,
     act: () => call("AuthService/RevokeKey", { id: key.id }),

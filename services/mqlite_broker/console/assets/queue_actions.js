@@ -25,24 +25,16 @@ export async function createQueue() {
     body: [name.node, form.node],
     action: "Create",
     ready: () => name.input.value !== "",
-    act: async () => {
-      const config = form.changed();
-      await refuseExisting(name.input.value);
-      await call("AdminService/CreateQueue", { name: name.input.value, config });
-    },
+    act: () => create(name.input.value, form.changed()),
   });
   if (made) await done(`Created ${visible(name.input.value)}.`);
 }
 
-// Creating over a queue would replace its settings; nobody means that with this button.
-async function refuseExisting(name) {
-  try {
-    await call("AdminService/DescribeQueue", { name });
-  } catch (error) {
-    if (error.status === 404) return;
-    throw error;
-  }
-  throw new Error("A queue of this name exists. Change its settings instead.");
+// In one step at the broker: creating over a queue would replace its settings, and nobody means that with this
+// button.
+async function create(name, config) {
+  const { created } = await call("AdminService/UpdateQueue", { name, create: config });
+  if (!created) throw new Error("A queue of this name exists. Change its settings instead.");
 }
 
 export async function changeQueue(name) {
