@@ -17,9 +17,9 @@ import apsw
 import msgspec
 
 from mqlite_actor.contract.errors import MqliteError, OpenError
-from mqlite_actor.storage import counts, files, schema
+from mqlite_actor.storage import counts, database, files, schema
 from mqlite_actor.storage.connection import connect_outsider
-from mqlite_actor.storage.database import READ_COUNTER, Row, Value
+from mqlite_actor.storage.database import Row, Value
 
 PROGRESS_STEPS: Final = 50_000
 """SQLite's own instructions between two chances for a signal: about a millisecond."""
@@ -220,7 +220,7 @@ def _strays(connection: apsw.Connection) -> Finding:
 
 def _numbered(connection: apsw.Connection) -> Finding:
     """The counter lags behind while no row is removed, so what is there may count for it."""
-    found = _rows(connection, READ_COUNTER, "seq")
+    found = _rows(connection, database.READ_COUNTER, "seq")
     if not found or not isinstance(found[0][0], int):
         detail = "the counter of sequence numbers is missing"
         return Finding("numbers", Verdict.FAIL, detail, _REPORT)

@@ -73,6 +73,7 @@ class Scene:
         self.ask("AdminService/CreateQueue", name=LEASED)
         for name, config in QUEUES.items():
             self.ask("AdminService/CreateQueue", name=name, config=config)
+        self.ask("AuthService/CreateKey", id=KEY_ID, name="there", permissions=["send"])
         for name in ("sub1", "sub2"):
             self.ask("AdminService/Subscribe", topic=TOPIC, name=name)
 
