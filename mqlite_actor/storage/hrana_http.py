@@ -121,6 +121,8 @@ class Link:
     ) -> tuple[int, Mapping[str, str], bytes]:
         http = self._http
         place, query = (base_url.rstrip("/"), "") if base_url else self._base
+        if self._base[0].startswith("https:") and not place.startswith("https:"):
+            raise StorageFailed("the remote database sends us to an address without TLS; refused")
         url = f"{place}{path}?{query}" if query else place + path
         self.requests += 1
         try:

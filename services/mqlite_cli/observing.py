@@ -85,8 +85,8 @@ def _judge(run: Invocation, shown: ObserveResponse, names: Collection[str]) -> i
 
 
 def _is_whole(shown: ObserveResponse) -> bool:
-    """Whether the store told all it has; one in memory has no size."""
-    has_size = shown.runtime.db_size_available or shown.backend == "memory"
+    """Whether the store told all it has; only a file has a size."""
+    has_size = shown.runtime.db_size_available or shown.backend in {"memory", "remote"}
     return shown.runtime.read_available and has_size
 
 

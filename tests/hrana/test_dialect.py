@@ -22,6 +22,8 @@ from tests.storage.turso_store import TursoStore
 
 UNSPOKEN = {
     "counts.TRUE_COUNTS": "only checks count all messages",
+    "messages.CERTIFY": "a distant store's; tests/remote run it",
+    "messages.PAGE": "a distant store's; tests/remote run it",
 }
 """Statements that the workload of one local writer does not need, and why."""
 

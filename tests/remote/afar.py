@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import wire
@@ -15,6 +15,9 @@ from mqlite_actor.storage.sqlite import SqliteStore
 from tests.hrana.faults import Request
 from tests.hrana.server import HranaServer, running_hrana
 from tests.storage.writer import Writer
+
+TXN_SECONDS: Final = 0.2
+"""How long the server leaves the lock to a stream that was lost; sqld: 5 s."""
 
 
 class Afar:
@@ -47,7 +50,7 @@ class Afar:
 @contextmanager
 def afar(folder: Path, **settings: Any) -> Iterator[Afar]:  # noqa: ANN401  # the server's own
     """An open remote store with a queue; closed afterwards."""
-    with running_hrana(folder, **settings) as server:
+    with running_hrana(folder, txn_seconds=TXN_SECONDS, **settings) as server:
         store = open_remote(server.url, auth_token=settings.get("token", ""))
         try:
             found = Afar(server, store)

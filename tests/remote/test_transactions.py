@@ -13,6 +13,7 @@ from mqlite_actor.storage.remote_sql import check
 from tests.hrana.faults import Drop, TimeOut
 from tests.hrana.manners import SQLD, TURSODB, Manners
 from tests.hrana.server import HranaServer, running_hrana
+from tests.remote.afar import TXN_SECONDS
 
 Place = tuple[Embedded, HranaServer]
 
@@ -20,7 +21,7 @@ Place = tuple[Embedded, HranaServer]
 @pytest.fixture(params=[SQLD, TURSODB], ids=["sqld", "tursodb"])
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
     manners: Manners = request.param
-    with running_hrana(tmp_path, manners=manners) as server:
+    with running_hrana(tmp_path, manners=manners, txn_seconds=TXN_SECONDS) as server:
         server.look("CREATE TABLE orders (id INTEGER PRIMARY KEY, what TEXT NOT NULL)")
         async with open_embedded(server.url, background=False) as q:
             await q.create_queue("events")
