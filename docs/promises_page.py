@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a script, it finds its neighbours by their full names
 
 from docs.prose import table  # noqa: E402  # after the path
-from tests.catalogue import AMENDED, PARTIAL, PROMISES  # noqa: E402  # the same
+from tests.catalogue import AMENDED, PARTIAL, PROMISES, split  # noqa: E402  # the same
 from tests.conformance.test_catalogue import shown  # noqa: E402  # the same
 
 FIGURES = ROOT / "docs" / "proof.json"
@@ -84,7 +84,7 @@ def promises() -> Iterator[str]:
                 _state(promise.id, promise.state, promise.reason),
                 "<br>".join(_modules(places.get(promise.id, []))),
             )
-            for promise in PROMISES.values()
+            for promise in sorted(PROMISES.values(), key=lambda each: split(each.id))
             if promise.id.startswith(letter)
         )
         yield from table(("id", "promise", "state", "shown by"), rows)
