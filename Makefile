@@ -48,6 +48,12 @@ SOAK    ?= 1200
 soak: $(VENV)/.installed-test
 	MQLITE_SOAK_SECONDS=$(SOAK) $(PROOF) -s tests/soak
 
+# Small wrongs in the program, one at a time: is there a test that notices? About a day; MOST=20 tries
+# a sample of each part, PARTS="engine/group.py" one part.
+MOST    ?= 0
+mutants: $(VENV)/.installed-test
+	MQLITE_PROOF=$(abspath $(VENV))/proof.jsonl $(BIN)/python -m tests.mutants $(PARTS) --most $(MOST)
+
 # The load generator and the peers come from the distribution where that is possible; what is not
 # there is left out of the table, and named.
 bench: $(VENV)/.installed-bench

@@ -227,5 +227,10 @@ def _key(name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A TOML string: those of JSON, but DEL has to be escaped, too."""
-    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
+    """A TOML string: those of JSON, and escapes of TOML's own for what no terminal should obey."""
+    written = msgspec.json.encode(text).decode()
+    return "".join(each if each.isprintable() else _escape(ord(each)) for each in written)
+
+
+def _escape(code: int) -> str:
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

@@ -24,6 +24,7 @@ from mqlite_actor.engine.opening import open_engine
 from tests.conformance.audit import audit_file
 from tests.crash.history import Ending, History
 from tests.crash.worker import QUEUES, Note
+from tests.figures import record
 from tests.storage.child import ROOT
 
 KILLS = int(os.environ.get("MQLITE_CRASH_KILLS", "20"))
@@ -110,4 +111,5 @@ def test_twenty_kills_break_no_promise(tmp_path: Path) -> None:
         assert audit_file(path) == []
     assert history.deaths == KILLS
     assert len(history.gone) > 10 * KILLS
+    record("killed processes", seed=SEED, kills=KILLS, messages=len(history.sent))
     print(f"{len(history.sent)} sends, {len(history.gone)} ends, {len(history.counts)} delivered")

@@ -16,6 +16,7 @@ import apsw
 import pytest
 
 from tests.engine.faulted import EACH, Pool, Step, Trial, prepare
+from tests.figures import record
 from tests.storage.fault_vfs import CALLS, Fault, FaultVfs, faulty
 
 STEPS_MAX = 300
@@ -135,6 +136,7 @@ def test_any_commands_under_any_fault_were_told_the_truth(
         fired += bool(vfs.fired)
         shutil.rmtree(folder)
     assert fired > TRIALS / WORKERS / 4, "most faults are reached"
+    record("failing disk", seed=SEED, faults=fired)
 
 
 def test_the_pool_has_every_kind_of_command(pool: Pool) -> None:

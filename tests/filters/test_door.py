@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.figures import record
 from tests.filters.samples import FIXTURES, outcome, vectors
 
 SECONDS = float(os.environ.get("MQLITE_FUZZ_SECONDS", "20"))
@@ -102,3 +103,4 @@ def test_recorded_filters_with_parts_exchanged_are_filters_or_refused() -> None:
         if "MQLITE_FUZZ_SECONDS" not in os.environ and sum(seen.values()) >= FILTERS_MAX:
             break
     assert seen["C"] > 0
+    record("filters", seed=seed, filters=sum(seen.values()))

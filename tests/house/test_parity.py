@@ -26,7 +26,8 @@ Receiver Run Receiver.Close ReceiverOption WithAutoRenew WithConcurrency WithPre
 )
 
 LATER = [
-    "AdminService/Observe", "KeyService/CreateKey", "KeyService/ListKeys", "KeyService/RevokeKey",
+    "AdminService/Observe", "AuthService/CreateKey", "AuthService/ListKeys",
+    "AuthService/RevokeKey",
     "receive_mode", "receive_attempt_id", "rate_per_second", "mqk_",
 ]  # fmt: skip
 """What the site of v0.3.3 says of programs beyond that."""

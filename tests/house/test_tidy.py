@@ -26,11 +26,15 @@ LINE_CHARACTERS_MAX = 100
 """A file that a newcomer reads in one sitting, a function that fits one screen (docs/style.md)."""
 
 SLEEPS_ALLOWED: dict[str, str] = {
-    f"tests/simulation/{name}.py": "time is simulated there, and sleeping takes none"
-    for name in ("client", "judge", "world")
-} | {
-    f"tests/soak/{name}.py": "a soak is measured in time: its load and its looks are paced"
-    for name in ("load", "test_soak")
+    **dict.fromkeys(
+        [f"tests/simulation/{name}.py" for name in ("client", "judge", "world")],
+        "time is simulated there, and sleeping takes none",
+    ),
+    **dict.fromkeys(
+        [f"tests/soak/{name}.py" for name in ("load", "test_soak")],
+        "a soak is measured in time: its load and its looks are paced",
+    ),
+    "tests/mutants/__main__.py": "a tool, which waits for programs that may hang",
 }
 """Test file → reason. A test waits for an event with a bound, or moves the clock."""
 

@@ -31,6 +31,7 @@ from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import MqliteError
 from mqlite_actor.contract.wire import Message, QueueConfig, SettleItem
 from tests.conformance.audit import audit_file
+from tests.figures import record
 from tests.model.drivers import Answer, EngineDriver, GroupDriver
 from tests.model.model import Model
 
@@ -351,3 +352,4 @@ def test_the_engine_lives_as_the_model_says(lives: type[Lives]) -> None:
             print_blob=True,
         ),
     )
+    record("model", lives=EXAMPLES)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from mqlite_actor.clock import ManualClock
+from tests.figures import record
 from tests.power.disk import Disk
 from tests.power.fates import FATES
 from tests.power.judge import Record, Violation, examine, laid_out
@@ -100,4 +101,5 @@ def test_no_cut_takes_back_what_was_promised(folder: Path, synchronous: str, par
     print(f"{synchronous}: {dict(seen)}")
     assert seen["with changes in doubt"] > CUTS / 10
     assert seen["messages told of"] > CUTS / 10
+    record("power loss", seed=SEED, cuts=seen["cuts"])
     assert seen["that lost a tail"] == 0 or synchronous == "NORMAL"

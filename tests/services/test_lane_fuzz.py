@@ -20,6 +20,7 @@ import trio
 
 from mqlite_actor.clock import ManualClock
 from tests.conformance.handles import opened
+from tests.figures import record
 from tests.services import lane_requests
 from tests.services.broker_scene import Scene, served
 from tests.services.door_client import PATIENCE, Answer
@@ -141,3 +142,4 @@ async def test_random_conversations_end_alike_through_both_doors(tmp_path: Path)
             except BaseException as error:
                 error.add_note(f"MQLITE_LANE_SEED={seed + number}")
                 raise
+    record("both doors", seed=seed, conversations=CONVERSATIONS)

@@ -50,6 +50,7 @@ QUEUES: Final = {
 LEASED: Final = "leased"
 TOPIC: Final = "topic"
 KEY_ID: Final = "0" * 32
+THERE: Final = "1" * 32
 LEASE: Final = ("seq_number", "lock_token")
 
 WAIT_MS: Final = 5
@@ -73,6 +74,7 @@ class Scene:
         self.ask("AdminService/CreateQueue", name=LEASED)
         for name, config in QUEUES.items():
             self.ask("AdminService/CreateQueue", name=name, config=config)
+        self.ask("AuthService/CreateKey", id=THERE, name="there", permissions=["send"])
         for name in ("sub1", "sub2"):
             self.ask("AdminService/Subscribe", topic=TOPIC, name=name)
 
@@ -129,7 +131,7 @@ class Scene:
         if "expr" in fields:
             body["expr"] = 'subject startsWith "a"'
         if "id" in fields:
-            body["id"] = self.dice.choice((KEY_ID, f"{self.dice.getrandbits(128):032x}"))
+            body["id"] = self.dice.choice((KEY_ID, THERE, f"{self.dice.getrandbits(128):032x}"))
         self.plant_numbers(body, set(fields), is_leased=has_lease)
 
     def plant_numbers(self, body: dict[str, Any], fields: set[str], *, is_leased: bool) -> None:

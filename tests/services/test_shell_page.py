@@ -16,8 +16,8 @@ from typing import Final
 import pytest
 
 from tests.house.test_readme import steps
-from tests.services.broker_process import START_SECONDS, TOKEN, started
-from tests.services.cli_process import ROOT, clean_environ
+from tests.services.broker_process import TOKEN, started
+from tests.services.cli_process import BOUND_SECONDS, ROOT, clean_environ
 
 PAGES: Final = ROOT / "docs" / "how-to"
 SIGNS: Final = {
@@ -55,7 +55,7 @@ def test_the_page_can_be_followed(tmp_path: Path, page: str) -> None:
                 env=clean_environ(environ),
                 capture_output=True,
                 text=True,
-                timeout=START_SECONDS,
+                timeout=BOUND_SECONDS,
                 check=False,
             )
             assert (done.returncode, done.stderr) == (0, ""), (command, done)

@@ -57,7 +57,7 @@ def test_whatever_is_interrupted_wherever_it_stands_everyone_was_told_the_truth(
             if not outcome.was_interrupted:
                 break
             places += 1
-    assert places > 20 * SWEEPS, "a life has places to be interrupted at"
+    assert places >= 20 * SWEEPS, "a life has places to be interrupted at"
     record("simulation", seed=SEED, interruptions=places)
 
 

@@ -70,7 +70,7 @@ class Load:
             for body in bodies
         ]  # fmt: skip
         later = self._dice.random() < 0.1 and queue == "plain"
-        at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=2) if later else None
+        at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=15) if later else None
         await self.q.send(queue, messages, at=at)  # if it raises, the doubt stays
         self.ledger.were_sent(bodies)
 

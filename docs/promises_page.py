@@ -1,0 +1,124 @@
+"""What is promised, what shows it, and what the last long run tried: python docs/promises_page.py
+
+    python docs/promises_page.py [FIGURES.jsonl]
+
+Writes docs/reference/promises.md from the catalogue and the marks on the tests, and the table of
+figures in docs/conformance.md from docs/proof.json. With the file that `make proof` has written
+(.venv/proof.jsonl), its lines are summed into docs/proof.json first: a suite that ran replaces what
+was known of it, the others keep theirs. Rule: a figure stands here only if a run made it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # run as a script, it finds its neighbours by their full names
+
+from docs.prose import table  # noqa: E402  # after the path
+from tests.catalogue import AMENDED, PARTIAL, PROMISES, split  # noqa: E402  # the same
+from tests.conformance.test_catalogue import shown  # noqa: E402  # the same
+
+FIGURES = ROOT / "docs" / "proof.json"
+PAGE = ROOT / "docs" / "conformance.md"
+PROMISES_PAGE = ROOT / "docs" / "reference" / "promises.md"
+BEGIN, END = "<!-- figures: python docs/promises_page.py -->", "<!-- end of figures -->"
+
+Suite = dict[str, Any]
+
+
+def summed(lines: Iterable[str]) -> dict[str, Suite]:
+    """Lines of a run by suite: dates, seeds, and what was tried added up."""
+    suites: dict[str, Suite] = {}
+    for line in lines:
+        row = json.loads(line)
+        suite = suites.setdefault(row["suite"], {"date": "", "seeds": [], "tried": {}})
+        suite["date"] = max(suite["date"], row["date"])
+        if row["seed"] is not None and row["seed"] not in suite["seeds"]:
+            suite["seeds"].append(row["seed"])
+        suite["tried"] = dict(Counter(suite["tried"]) + Counter(row["tried"]))
+    return suites
+
+
+def figures(suites: dict[str, Suite]) -> str:
+    """The table of what was tried."""
+    rows = (
+        (
+            name,
+            ", ".join(f"{number:,} {what}" for what, number in sorted(suite["tried"].items())),
+            suite["date"],
+            ", ".join(f"`{seed}`" for seed in suite["seeds"][:4]) or "fixed",
+        )
+        for name, suite in sorted(suites.items())
+    )
+    return "\n".join(table(("suite", "tried, without a violation", "date", "seeds"), rows))
+
+
+def with_figures(page: str, suites: dict[str, Suite]) -> str:
+    """The page about conformance with this table between its marks."""
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n\n{figures(suites)}\n\n{END}{after}"
+
+
+def promises() -> Iterator[str]:
+    """Every promise, how it stands, and the test modules that show it."""
+    yield from ("<!-- Made by docs/promises_page.py. -->", "", "# Promises", "")
+    yield (
+        "Every sentence that the tests hold the system to, and where. How they are counted and"
+        " shown is on the page about [conformance](../conformance.md)."
+    )
+    places = shown()
+    for letter, title in (("W", "The wire"), ("E", "The engine"), ("T", "Tools")):
+        yield from ("", f"## {title}", "")
+        rows = (
+            (
+                promise.id,
+                _plain(promise.text),
+                _state(promise.id, promise.state, promise.reason),
+                "<br>".join(_modules(places.get(promise.id, []))),
+            )
+            for promise in sorted(PROMISES.values(), key=lambda each: split(each.id))
+            if promise.id.startswith(letter)
+        )
+        yield from table(("id", "promise", "state", "shown by"), rows)
+
+
+def _state(name: str, state: str, reason: str) -> str:
+    if name in PARTIAL:
+        return f"in part: {PARTIAL[name]}"
+    if name in AMENDED:
+        return f"{state}; {AMENDED[name]}"
+    return state if state == "done" else f"{state}: {reason}"
+
+
+def _modules(places: list[str]) -> list[str]:
+    return [f"`{each}`" for each in sorted({place.rpartition(":")[0] for place in places})]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([|<>])", r"\\\1", text)
+
+
+def main(arguments: list[str]) -> int:
+    """Write both pages. Returns the exit status."""
+    if len(arguments) > 1:
+        print("usage: python docs/promises_page.py [FIGURES.jsonl]", file=sys.stderr)
+        return 2
+    suites: dict[str, Suite] = json.loads(FIGURES.read_text("utf-8")) if FIGURES.exists() else {}
+    if arguments:
+        suites |= summed(Path(arguments[0]).read_text("utf-8").splitlines())
+        FIGURES.write_text(json.dumps(suites, indent=1, sort_keys=True) + "\n", "utf-8")
+    PAGE.write_text(with_figures(PAGE.read_text("utf-8"), suites), "utf-8")
+    PROMISES_PAGE.write_text("\n".join(promises()) + "\n", "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
