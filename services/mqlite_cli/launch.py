@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mqlite_actor.contract.errors import Unsupported
-from mqlite_actor.sdk.address import StoreKind, parse_store
+from mqlite_actor.sdk.address import StoreKind, masked, parse_store
 from mqlite_actor.sdk.durations import nanoseconds_to_ms
 from mqlite_cli.invocation import Invocation
 from mqlite_cli.output import Form
@@ -115,7 +115,9 @@ def _look(run: Invocation) -> tuple[Opening, str]:
             return partial(connect, endpoint.base_url, token=target.token), endpoint.shown
         store, dsn = target.store, target.dsn
     if store.kind is not StoreKind.FILE:
-        raise Unsupported(f"top looks at a broker or at a file that is in use; {dsn} is neither")
+        raise Unsupported(
+            f"top looks at a broker or at a file that is in use; {masked(dsn)} is neither"
+        )
     return partial(open_reader, f"file:{store.location}"), store.location
 
 

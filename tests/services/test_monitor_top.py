@@ -187,6 +187,7 @@ def test_once_prints_a_page_for_scripts(tmp_path: Path) -> None:
         (["--db", "mq.db"], "mq.db does not exist"),
         (["--db", "x", "--endpoint", "http://127.0.0.1:1"], "two places"),
         (["--db", ":memory:"], "a file that is in use"),
+        (["--db", "libsql://h?authToken=secret"], "in use; libsql://h?authToken=*** is neither"),
         (["--endpoint", "http://127.0.0.1:1", "--once"], "cannot connect"),
         (["--output", "json", "--endpoint", "http://127.0.0.1:1"], "goes with --once"),
         (["--interval", "1ms"], "between 250ms and 1m"),
