@@ -240,9 +240,21 @@ def lend_packages(environment: Path) -> None:
         for top in tops(found):
             source, place = Path(str(found.locate_file(top))), site / top
             if source.is_dir():
-                shutil.copytree(source, place, dirs_exist_ok=True)
+                shutil.copytree(source, place, dirs_exist_ok=True, copy_function=lent)
             elif source.is_file():
-                shutil.copy(source, place)
+                lent(str(source), str(place))
+
+
+def lent(source: str, place: str) -> str:
+    """The same file under another name, which for its owner alone would not be safe: to make the
+    copy read-only would make the original so."""
+    if os.geteuid() == 0:
+        try:
+            os.link(source, place)
+        except OSError:  # another file system, or there already
+            return shutil.copy2(source, place)
+        return place
+    return shutil.copy2(source, place)
 
 
 def can_isolate(volume: Path) -> bool:
