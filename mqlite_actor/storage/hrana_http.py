@@ -46,7 +46,7 @@ class Unreached(NotRun):
 class NoPipeline(StorageFailed):
     """Whoever listens there does not speak Hrana. `body`: what it said."""
 
-    def __init__(self, message: str, body: bytes) -> None:
+    def __init__(self, message: str, body: bytes = b"") -> None:
         super().__init__(message)
         self.body = body
 
