@@ -1,5 +1,6 @@
 # Two commands: `make run` starts a broker, `make test` checks everything that CI checks. `make proof`
-# runs the random tests long, `make bench` measures (about an hour; SCALE=0.1 RUNS=1 for a look).
+# runs the random tests long, `make soak` loads a broker for twenty minutes, `make mutants` looks for
+# wrongs that no test notices, `make bench` measures (about an hour; SCALE=0.1 RUNS=1 for a look).
 # Both keep what they install in .venv; a stamp file there says that it matches pyproject.toml.
 
 VENV    := .venv
