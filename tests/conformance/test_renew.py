@@ -7,7 +7,7 @@ import trio
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
-from mqlite_actor.contract.errors import LockLost, NotFound
+from mqlite_actor.contract.errors import InvalidArgument, LockLost, NotFound
 from mqlite_actor.contract.wire import QueueConfig
 from mqlite_actor.sdk.handle import Handle
 from tests.conformance import asking
@@ -196,3 +196,13 @@ async def test_a_renewal_of_a_settled_lease_is_lost(handle: Handle, queue: str) 
     await asking.defer(handle, queue, message)
     with pytest.raises(LockLost):
         await asking.renew(handle, queue, message)
+
+
+@pytest.mark.promise("E104")
+async def test_a_batch_has_a_bound_and_may_be_as_long_as_it(handle: Handle, queue: str) -> None:
+    items = [wire.SettleItem(1, "0" * 32)] * (limits.RENEW_BATCH_MAX + 1)
+    await asking.make(handle, queue)
+    reply = await handle.call(wire.RenewBatchRequest(queue=queue, messages=items[1:]))
+    assert [result.ok for result in reply.results] == [False] * limits.RENEW_BATCH_MAX
+    with pytest.raises(InvalidArgument, match=f"at most {limits.RENEW_BATCH_MAX}"):
+        await handle.call(wire.RenewBatchRequest(queue=queue, messages=items))
