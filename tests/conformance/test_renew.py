@@ -206,3 +206,15 @@ async def test_a_batch_has_a_bound_and_may_be_as_long_as_it(handle: Handle, queu
     assert [result.ok for result in reply.results] == [False] * limits.RENEW_BATCH_MAX
     with pytest.raises(InvalidArgument, match=f"at most {limits.RENEW_BATCH_MAX}"):
         await handle.call(wire.RenewBatchRequest(queue=queue, messages=items))
+
+
+@pytest.mark.promise("E104")
+@pytest.mark.parametrize("token", ["", "no token", "0" * 32])
+async def test_what_was_not_renewed_has_no_deadline(handle: Handle, queue: str, token: str) -> None:
+    await asking.make(handle, queue)
+    await asking.send_bodies(handle, queue, b"x")
+    held = asking.item(await asking.take_one(handle, queue))
+    items = [held, wire.SettleItem(held.seq_number, token)]
+    good, bad = await asking.renew_batch(handle, queue, items)
+    assert good.ok
+    assert (bad.ok, bad.locked_until_ms) == (False, 0)

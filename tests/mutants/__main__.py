@@ -152,7 +152,8 @@ def main() -> None:
             tried += len(chosen)
             noticed = len(chosen) - len(living)
             print(f"   {noticed} noticed, {len(living)} live, {len(new)} of them new", flush=True)
-    record("mutants", seed=options.seed, mutants=tried, unexplained=unexplained)
+    if not unexplained:
+        record("mutants", seed=options.seed, mutants=tried)
     print(f"{tried} mutants tried, {unexplained} live without a reason")
     sys.exit(1 if unexplained else 0)
 
