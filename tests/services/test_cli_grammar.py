@@ -204,7 +204,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         parse_duration(text)
 
 
-ONE_FORM = ("serve", "openapi", "completion", "export", "top")
+ONE_FORM = ("serve", "openapi", "completion", "export", "export-topology", "top")
 """Commands that print in one form, whatever that is."""
 
 
