@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 import apsw
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import OpenError, StorageFailed
-from mqlite_actor.storage import allocator, database, files, schema
+from mqlite_actor.storage import allocator, blocks, database, files, schema
 from mqlite_actor.storage.connection import (
     SYNCHRONOUS,
     check_sqlite,
@@ -143,7 +144,8 @@ class SqliteStore:
                 self.connection.execute("BEGIN IMMEDIATE")
             finally:
                 self.connection.set_busy_timeout(limits.BUSY_MS)
-        return Transaction(self.run, self.run_many, self.ledger)
+        write_many = partial(blocks.write_many, self.connection)
+        return Transaction(self.run, self.run_many, self.ledger, write_many=write_many)
 
     def commit(self) -> None:
         """COMMIT. Raises SQLite's own error, or FileReplaced when it went into a log that is gone:
