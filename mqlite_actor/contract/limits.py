@@ -102,8 +102,8 @@ GROUP_BYTES_MAX: Final = 8 * MIB
 """One transaction takes at most this much of what waits: about 10 ms of work, and little enough to
 run again one by one after a failure."""
 
-INLINE_ROWS: Final = 1000
-INLINE_GROUP_BYTES: Final = 512 * KIB
+INLINE_ROWS: Final = 1024
+INLINE_GROUP_BYTES: Final = 1 * MIB
 INLINE_SECONDS: Final = 0.005
 INLINE_PAUSE_SECONDS: Final = 0.1
 """A broker runs groups up to this size in its trio thread, about 5 ms of work (ruling R44). After

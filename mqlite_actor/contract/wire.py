@@ -3,7 +3,9 @@
 The same struct is the HTTP JSON body, the frame between processes and the command in the writer's
 mailbox; it is decoded once, at the door. Field names are the contract's JSON keys, their order is
 the order in which keys are written, and a default is the contract's zero value (spec/wire.md 1.6,
-2, 3). Every integer is bounded to int64, so that nothing later can overflow. The
+2, 3). Every integer is bounded to int64, so that nothing later can overflow. They hold texts,
+bytes, numbers and lists of such, of which no cycle can be made, so the collector leaves those that
+come with every call alone (`gc=False`). The
 fixed words (states, kinds, orderings) are in `words.py`, access keys in `keys.py`, the Observe
 snapshot in `observe.py`.
 """
@@ -23,19 +25,26 @@ Int = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
 
 
 class Request(
-    msgspec.Struct, Generic[R], frozen=True, forbid_unknown_fields=True, omit_defaults=True
+    msgspec.Struct,
+    Generic[R],
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    gc=False,
 ):
     """A call's request; the type parameter is its response."""
 
 
-class Response(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True, gc=False):
     """A call's response. A later broker may add keys, so unknown ones are let through."""
 
 
 # -- objects ---------------------------------------------------------------------------------------
 
 
-class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Message(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """A message in either direction. A broker ignores what only it may set; zero values are left
     out."""
 
@@ -61,21 +70,23 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """Ours, on input only: overrides the request's `ttl_ms` for this message (ruling R17)."""
 
 
-class SettleItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class SettleItem(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """One lease of a batch."""
 
     seq_number: Int = 0
     lock_token: str = ""
 
 
-class SettleItemResult(msgspec.Struct, frozen=True):
+class SettleItemResult(msgspec.Struct, frozen=True, gc=False):
     """Positional answer to one item of CompleteBatch."""
 
     seq_number: Int
     ok: bool
 
 
-class RenewItemResult(msgspec.Struct, frozen=True, omit_defaults=True):
+class RenewItemResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Positional answer to one item of RenewBatch; the deadline only where `ok`."""
 
     seq_number: Int

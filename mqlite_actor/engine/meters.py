@@ -90,18 +90,22 @@ class Meter:
 class StorageMeter:
     """Storage calls by operation and outcome."""
 
-    __slots__ = ("_meters",)
+    __slots__ = ("_meters", "_ok")
 
     def __init__(self) -> None:
         self._meters = {
             (operation, *outcome): Meter() for operation in OPERATIONS for outcome in OUTCOMES
         }
+        self._ok = {operation: self._meters[operation, "ok", ""] for operation in OPERATIONS}
 
     def add(
         self, operation: str, error: BaseException | None, seconds: float, number: int = 1
     ) -> None:
         """Finished calls that ended alike; `error` None is a success."""
-        self._meters[operation, *outcome_of(error)].add(seconds, number)
+        if error is None:
+            self._ok[operation].add(seconds, number)
+        else:
+            self._meters[operation, *outcome_of(error)].add(seconds, number)
 
     def shown(self) -> list[StorageOperation]:
         """As Observe shows it: every combination, zeros included."""

@@ -7,7 +7,7 @@ network), read by the actor, which answers and publishes. Nothing of it is shown
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from outcome import Error
@@ -31,6 +31,9 @@ Answer: TypeAlias = Done | Error
 """How a command ended; `unwrap` returns its response or raises its error."""
 
 
+_NOT_RUN: Final = Error(Unavailable("not run"))
+
+
 class GroupResult:
     """One outcome per command, in their order, and what became true with them."""
 
@@ -40,7 +43,7 @@ class GroupResult:
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
-        self.outcomes: list[Answer] = [Error(Unavailable("not run"))] * number
+        self.outcomes: list[Answer] = [_NOT_RUN] * number
         self.wakes: dict[str, int] = {}
         self.events: dict[tuple[str, str], int] = {}
         self.deleted: set[str] = set()  # queues whose earlier events are nobody's any more
@@ -54,6 +57,10 @@ class GroupResult:
     def publish(self, tx: Transaction) -> None:
         """Take over what the committed transaction made true."""
         self.commits += 1
+        if self.commits == 1 and not tx.deleted:  # nearly always the only one of its group
+            self.wakes, self.events, self.dues = tx.wakes, tx.events, tx.dues
+            self.filter_failures = tx.filter_failures
+            return
         for name in tx.deleted:
             forget_queue(name, self.events, self.filter_failures)
         self.deleted |= tx.deleted

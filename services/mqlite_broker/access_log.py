@@ -57,18 +57,23 @@ FIELDS: Final[dict[type[Any], tuple[str, ...]]] = {
 }
 
 
-SENDS: Final = (wire.SendRequest, ext.SendResultRequest)
+_ROWS: Final = {
+    kind: tuple((SHOWN_AS.get(name, name), READ[name]) for name in names)
+    for kind, names in FIELDS.items()
+}
+
+SENDS: Final = frozenset({wire.SendRequest, ext.SendResultRequest})
 
 
-def describe(request: object, reply: object) -> list[Field]:
+def describe(request: Any, reply: Any) -> list[Field]:  # noqa: ANN401  # any request, any response
     """The fields of one decoded request and, if there is one, its reply."""
-    fields: list[Field] = [
-        (SHOWN_AS.get(name, name), READ[name](request)) for name in FIELDS.get(type(request), ())
-    ]
-    if isinstance(request, SENDS) and len(request.messages) == 1:
+    kind = type(request)
+    fields: list[Field] = [(name, read(request)) for name, read in _ROWS.get(kind, ())]
+    if kind in SENDS and len(request.messages) == 1:
         message_id = request.messages[0].message_id
-        fields += [("msg_id", message_id)] if message_id else []
-    if isinstance(reply, wire.MessagesResponse):
+        if message_id:
+            fields.append(("msg_id", message_id))
+    if type(reply) is wire.MessagesResponse:
         fields.append(("msgs", len(reply.messages)))
     return fields
 
@@ -92,7 +97,8 @@ class Entry:
         level = self._level(status)
         if not access.isEnabledFor(level):
             return
-        fields: list[Field] = [("status", status), *describe(self.request, self.reply)]
+        fields = describe(self.request, self.reply)
+        fields.insert(0, ("status", status))
         if self.code:
             fields.append(("code", self.code))
         fields.append(("dur", Plain(f"{(ended - self.started) * 1e3:.3f}ms")))
@@ -104,7 +110,7 @@ class Entry:
         if status >= 400:  # classes of HTTP status
             return logging.WARNING
         is_empty = (
-            isinstance(self.request, wire.ReceiveRequest)
+            type(self.request) is wire.ReceiveRequest
             and isinstance(self.reply, wire.MessagesResponse)
             and not self.reply.messages
         )

@@ -43,7 +43,7 @@ class AnyEngine(Protocol):
     @property
     def unready(self) -> str: ...
 
-    async def call(self, request: wire.Request[R]) -> R: ...
+    async def call(self, request: wire.Request[R], *, is_clean: bool = False) -> R: ...
 
     async def authenticate(self, token: str) -> tuple[str, frozenset[Right]]: ...
 
@@ -89,7 +89,12 @@ class FarEngine:
             task_status = trio.TASK_STATUS_IGNORED
             await trio.sleep(PROBE_SECONDS)
 
-    async def call(self, request: wire.Request[R]) -> R:
+    async def call(
+        self,
+        request: wire.Request[R],
+        *,
+        is_clean: bool = True,  # noqa: ARG002  # everything is encoded for the link
+    ) -> R:
         """As `Engine.call`; Unavailable or OutcomeUnknown when the writer is gone."""
         if isinstance(request, ObserveRequest):
             self._report()

@@ -18,7 +18,7 @@ import msgspec
 import trio
 
 from mqlite_actor.link.client import Link, LinkLost
-from mqlite_broker import hosting, logs, tls
+from mqlite_broker import collector, hosting, logs, tls
 from mqlite_broker.app import BrokerApp
 from mqlite_broker.engines import FarEngine
 from mqlite_broker.settings import Settings
@@ -67,6 +67,7 @@ async def _serve(
         app.rpc.count_into(ReportedTraffic(reports), ReportedChecks(reports))
         nursery.start_soon(_watch, stopping, app, link)
         nursery.start_soon(_listen_to_signals, stopping, app)
+        collector.settle()
         await nursery.start(writer.listen)
         cut = await _open_doors(app, link, sockets, stopping)
         is_orphan = link.lost.is_set()

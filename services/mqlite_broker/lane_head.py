@@ -41,7 +41,7 @@ PLANS_MAX: Final = 512
 """Blocks whose meaning is remembered."""
 
 PLAN_BYTES_MAX: Final = 1024
-"""Longer blocks are read each time, so all that are remembered hold about a mebibyte."""
+"""Longer blocks are read each time, so all that are remembered hold about a mebibyte in all."""
 
 _ODD: Final = frozenset({b"transfer-encoding", b"expect", b"upgrade", b"trailer", b"te"})
 """Fields that ask for more than an answer."""
@@ -66,13 +66,17 @@ class Plans:
     block whose length is not where it was found is read anew.
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "_same")
 
     def __init__(self) -> None:
         self._known: dict[bytes, Plan] = {}
+        self._same: dict[bytes, Plan] = {}  # by whole blocks: many clients repeat even the length
 
     def of(self, head: bytes) -> Plan | None:
         """What a block asks; None if the door has to read it."""
+        same = self._same.get(head)
+        if same is not None:
+            return same
         found = _SPLIT.search(head)
         if found is None or len(head) > PLAN_BYTES_MAX:
             return plan(head)
@@ -86,11 +90,12 @@ class Plans:
             if len(self._known) >= PLANS_MAX:
                 self._known.clear()
             self._known[key] = known
-        if known.length == length:
-            return known
         if length > REQUEST_BYTES_MAX:
             return None
-        return Plan(known.question, length, known.is_last)
+        if len(self._same) >= PLANS_MAX:
+            self._same.clear()
+        made = self._same[head] = Plan(known.question, length, known.is_last)
+        return made
 
 
 def may_become_ours(beginning: bytes) -> bool:

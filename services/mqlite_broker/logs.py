@@ -55,8 +55,11 @@ class Plain(str):
 access = logging.getLogger("mqlite.access")
 _root = logging.getLogger("mqlite")
 
-Form = Callable[[float, int, str, Sequence[Field], str], str]
-"""Instant, level, text, fields and traceback ("" for none) to a line."""
+Form = Callable[[int, int, str, Sequence[Field], str], str]
+"""Instant in ms, level, text, fields and traceback ("" for none) to a line."""
+
+Gathered = str | tuple[int, int, str, Sequence[Field], str]
+"""A line, or what its form makes it of."""
 
 
 class Lines(logging.Handler):
@@ -66,7 +69,7 @@ class Lines(logging.Handler):
         super().__init__()
         self._descriptor = descriptor
         self._form = form
-        self._gathered: list[str] = []
+        self._gathered: list[Gathered] = []
         self._came = trio.Event()
         self._is_gathering = False
 
@@ -75,24 +78,24 @@ class Lines(logging.Handler):
         try:
             error = _traceback(record)
             fields = getattr(record, "fields", ())
-            text = self._form(record.created, record.levelno, record.getMessage(), fields, error)
+            at_ms = round(record.created * 1000)
+            text = self._form(at_ms, record.levelno, record.getMessage(), fields, error)
         except Exception:  # noqa: BLE001  # logging's rule: a bad line does not hurt its caller
             self.handleError(record)
             return
         self._put(text, may_wait=False)
 
     def add(self, level: int, text: str, fields: Sequence[Field]) -> None:
-        """A line that may wait for others."""
-        text = self._form(CLOCK.now_ms() / 1000, level, text, fields, "")
-        self._put(text, may_wait=self._is_gathering)
+        """A line that may wait for others; it is made when they leave, many at a time."""
+        self._put((CLOCK.now_ms(), level, text, fields, ""), may_wait=self._is_gathering)
 
     def flush(self) -> None:
         """Write what was gathered. A log that nobody can read stops nobody."""
         assert self.lock is not None
         with self.lock:
-            text = "".join(self._gathered)
+            lines = [each if type(each) is str else self._form(*each) for each in self._gathered]
             self._gathered.clear()
-            data = text.encode("utf-8", "backslashreplace")
+            data = "".join(lines).encode("utf-8", "backslashreplace")
             try:
                 while data:
                     data = data[os.write(self._descriptor, data[: _whole_lines(data)]) :]
@@ -112,14 +115,14 @@ class Lines(logging.Handler):
             self._is_gathering = False
             self.flush()
 
-    def _put(self, text: str, *, may_wait: bool) -> None:
+    def _put(self, line: Gathered, *, may_wait: bool) -> None:
         assert self.lock is not None
         with self.lock:  # a worker thread may log
-            self._gathered.append(text)
+            self._gathered.append(line)
             number = len(self._gathered)
         if not may_wait or number >= GATHER_LINES:
             self.flush()
-        else:
+        elif number == 1:
             self._came.set()
 
 
@@ -183,18 +186,20 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _text_line(at: float, level: int, text: str, fields: Sequence[Field], error: str) -> str:
-    second = int(at)
-    stamp = f"{_local(second)}.{round((at - second) * 1000) % 1000:03d}"
-    found = f"{stamp} {_WORD_OF.get(level, 'INFO')} {printable(text)}"
+def _text_line(at_ms: int, level: int, text: str, fields: Sequence[Field], error: str) -> str:
+    second, rest = divmod(at_ms, 1000)
+    found = f"{_local(second)}.{rest:03d} {_WORD_OF.get(level, 'INFO')} {printable(text)}"
     for name, value in fields:
-        is_plain = type(value) is int or type(value) is Plain
-        found += f" {name}={value}" if is_plain else f" {name}={shown(value)}"
+        kind = type(value)
+        if kind is str:
+            found += f" {name}={shown(value)}"
+        else:
+            found += f" {name}={value}"
     return f"{found}\n{error}\n" if error else f"{found}\n"
 
 
-def _json_line(at: float, level: int, text: str, fields: Sequence[Field], error: str) -> str:
-    stamp = datetime.fromtimestamp(at, tz=UTC)
+def _json_line(at_ms: int, level: int, text: str, fields: Sequence[Field], error: str) -> str:
+    stamp = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
     entry: dict[str, str | int] = {
         "at": stamp.isoformat(timespec="milliseconds"),
         "level": _WORD_OF.get(level, "INFO").lower(),

@@ -33,7 +33,7 @@ from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.sweeper import Retention
 from mqlite_actor.sdk.address import parse_store
 from mqlite_actor.version import __version__
-from mqlite_broker import descriptors, hosting, logs, tls, tokens, ui
+from mqlite_broker import collector, descriptors, hosting, logs, tls, tokens, ui
 from mqlite_broker.app import BrokerApp
 from mqlite_broker.link_socket import link_listener, serve_local
 from mqlite_broker.settings import Settings
@@ -108,6 +108,7 @@ async def _host(
         if diagnostics is not None:  # a start that was refused is none
             _note(diagnostics, STARTED, __version__)
         sums, cut = Sums(), 0
+        collector.settle()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lines.gather)
             async with trio.open_nursery() as serving:

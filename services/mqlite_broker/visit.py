@@ -33,10 +33,11 @@ class Visit:
         return "it is closing" if self.is_over else self._engine.unready
 
     async def call(self, request: wire.Request[R]) -> R:
-        """`Engine.call`; a long poll is answered with an empty list when the visit ends."""
+        """`Engine.call` for what a door decoded; a long poll is answered with an empty list when
+        the visit ends."""
         if isinstance(request, wire.ReceiveRequest) and request.wait_time_ms > 0:
             return cast("R", await self._poll(request))
-        return await self._engine.call(request)
+        return await self._engine.call(request, is_clean=True)
 
     def end(self) -> None:
         """Answer every long poll of this broker with an empty list, now and from now on."""
@@ -47,11 +48,11 @@ class Visit:
     async def _poll(self, request: wire.ReceiveRequest) -> wire.MessagesResponse:
         if self.is_over:
             request = msgspec.structs.replace(request, wait_time_ms=0)
-            return await self._engine.call(request)
+            return await self._engine.call(request, is_clean=True)
         with trio.CancelScope() as poll:
             self._polls.add(poll)
             try:
-                return await self._engine.call(request)
+                return await self._engine.call(request, is_clean=True)
             finally:
                 self._polls.discard(poll)
         return wire.MessagesResponse(messages=[])
