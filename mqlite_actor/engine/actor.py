@@ -245,7 +245,9 @@ def _left_some(request: ReceiveRequest, done: Answer) -> bool:
     if not isinstance(done, Done) or request.receive_attempt_id:
         return True
     messages = done.value.messages
-    return len(messages) > 0 and sum(len(m.body) for m in messages) >= limits.PAGE_BYTES_MAX
+    if len(messages) >= request.max_messages:
+        return False
+    return sum(len(message.body) for message in messages) >= limits.PAGE_BYTES_MAX
 
 
 def _again(error: MqliteError) -> MqliteError:

@@ -19,10 +19,9 @@ from mqlite_actor.contract.wire import MessagesResponse, OkResponse, SendRespons
 from mqlite_actor.contract.words import Ordering
 from mqlite_actor.semantics import lifecycle, receive, send, settle
 from mqlite_actor.semantics.lifecycle import Event, check_step, instant
-from mqlite_actor.storage import messages, queues, receipts, rows
-from mqlite_actor.storage.database import Row, Stored, Transaction, Value
+from mqlite_actor.storage import messages, queues, rows
+from mqlite_actor.storage.database import Stored, Transaction, Value
 from mqlite_actor.storage.queues import Queue
-from mqlite_actor.storage.receipts import Verb
 
 Run = Callable[[Transaction, Sequence[Any], int], Sequence[Any]]
 """(transaction, neighbours, now in ms) to a response or refusal for each command of a prefix, which
@@ -170,43 +169,15 @@ def complete_many(
     queue = queues.lookup(tx, name)
     if queue is None:
         return []
-    pairs: list[tuple[int, bytes]] = []
+    leases: list[settle.Lease] = []
     for request in requests:
         token = settle.parse_token(request.lock_token)
         if request.queue != name or token is None:
             break
-        pairs.append((request.seq_number, token))
-    if len(pairs) < 2:  # one alone shares nothing
+        leases.append((request.seq_number, token))
+    if len(leases) < 2:  # one alone shares nothing
         return []
-    fences = [(seq, queue.id, token, now_ms) for seq, token in pairs]
-    gone = {(row[0], row[1]): row for row in tx.run_many(messages.COMPLETE, fences)}
-    _note_gone(tx, queue, gone, now_ms)
-    # A pair that comes twice finds the receipt of its first, as it would one after another.
-    missed = [pair for pair in pairs if gone.pop(pair, None) is None]
-    if not missed:
-        return [settle.DONE] * len(pairs)
-    known = tx.run(
-        [receipts.find(seq, queue.id, Verb.COMPLETED, token, None, now_ms) for seq, token in missed]
-    )
-    ok = {pair for pair, found in zip(missed, known, strict=True) if found}
-    bad = set(missed) - ok
-    return [settle.lost(seq) if (seq, token) in bad else settle.DONE for seq, token in pairs]
-
-
-def _note_gone(
-    tx: Transaction, queue: Queue, gone: dict[tuple[int, bytes], Row], now_ms: int
-) -> None:
-    if not gone:
-        return
-    expires_at = instant(now_ms, limits.RECEIPT_MS)
-    tx.write_many(
-        receipts.INSERT,
-        [
-            receipts.values(seq, queue.id, Verb.COMPLETED, token, None, expires_at)
-            for seq, token in gone
-        ],
-    )
-    writes = tx.writes()
-    for row in gone.values():
-        settle.note_completed(tx, writes, queue, row)
-    writes.run()
+    done = settle.complete_all(tx, queue, leases, now_ms)
+    if done.issuperset(leases):
+        return [settle.DONE] * len(leases)
+    return [settle.DONE if lease in done else settle.lost(lease[0]) for lease in leases]

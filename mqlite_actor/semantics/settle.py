@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from mqlite_actor.contract import limits
@@ -29,12 +30,15 @@ from mqlite_actor.contract.wire import (
 from mqlite_actor.semantics import lifecycle
 from mqlite_actor.semantics.lifecycle import Event, check_step, instant
 from mqlite_actor.storage import messages, queues, receipts, rows
-from mqlite_actor.storage.database import Row, Statement, Stored, Transaction, WriteSet
+from mqlite_actor.storage.database import Row, Statement, Stored, Transaction
 from mqlite_actor.storage.queues import Queue
 from mqlite_actor.storage.receipts import Verb
 from mqlite_actor.storage.rows import Held
 
 DONE: Final = OkResponse()
+
+Lease = tuple[int, bytes]
+"""A message's number and the token that it was given out under."""
 
 _TOKEN: Final = re.compile("[0-9a-f]{32}")
 
@@ -46,10 +50,7 @@ def complete(tx: Transaction, request: CompleteRequest, now_ms: int) -> OkRespon
     gone = tx.run([messages.complete(seq, queue.id, token, now_ms)])[0]
     if not gone:
         return _replayed(tx, queue, seq, token, Verb.COMPLETED, now_ms)
-    writes = tx.writes()
-    note_completed(tx, writes, queue, gone[0])
-    writes.add(_receipt(queue, seq, token, Verb.COMPLETED, now_ms))
-    writes.run()
+    _note_completed(tx, queue, gone, now_ms)
     return DONE
 
 
@@ -116,41 +117,38 @@ def complete_batch(
     """
     queue = queues.lookup(tx, request.queue)
     pairs = [(item.seq_number, parse_token(item.lock_token)) for item in request.messages]
-    done: dict[tuple[int, bytes], bool] = {}
+    done: set[Lease] = set()
     if queue is not None:
-        for seq, token in pairs:
-            if token is not None:
-                done[seq, token] = False
-        _complete_all(tx, queue, done, now_ms)
+        leases = [(seq, token) for seq, token in pairs if token is not None]
+        done = complete_all(tx, queue, leases, now_ms)
     return CompleteBatchResponse(
         results=[
-            SettleItemResult(seq_number=seq, ok=token is not None and done.get((seq, token), False))
+            SettleItemResult(seq_number=seq, ok=token is not None and (seq, token) in done)
             for seq, token in pairs
         ]
     )
 
 
-def _complete_all(
-    tx: Transaction, queue: Queue, done: dict[tuple[int, bytes], bool], now_ms: int
-) -> None:
-    """Set each pair to whether it is complete now: by this call, or by an earlier receipt."""
-    pairs = list(done)
-    gone = tx.run([messages.complete(seq, queue.id, token, now_ms) for seq, token in pairs])
-    writes = tx.writes()
-    missed: list[tuple[int, bytes]] = []
-    for (seq, token), row in zip(pairs, gone, strict=True):
-        if not row:
-            missed.append((seq, token))
-            continue
-        done[seq, token] = True
-        note_completed(tx, writes, queue, row[0])
-        writes.add(_receipt(queue, seq, token, Verb.COMPLETED, now_ms))
-    known = tx.run(
-        [receipts.find(seq, queue.id, Verb.COMPLETED, token, None, now_ms) for seq, token in missed]
-    )
-    for pair, receipt in zip(missed, known, strict=True):
-        done[pair] = bool(receipt)
-    writes.run()
+def complete_all(
+    tx: Transaction, queue: Queue, leases: Iterable[Lease], now_ms: int
+) -> set[Lease]:
+    """Which of these leases are complete now: by this call, or by an earlier receipt."""
+    asked = list(dict.fromkeys(leases))
+    if not asked:
+        return set()
+    fences = [(seq, queue.id, token, now_ms) for seq, token in asked]
+    gone = tx.run_many(messages.COMPLETE, fences)
+    done = {(row[0], row[1]) for row in gone}
+    missed = [lease for lease in asked if lease not in done]
+    if missed:
+        find = [
+            receipts.find(seq, queue.id, Verb.COMPLETED, token, None, now_ms)
+            for seq, token in missed
+        ]
+        known = tx.run(find)
+        done.update(lease for lease, found in zip(missed, known, strict=True) if found)
+    _note_completed(tx, queue, gone, now_ms)
+    return done
 
 
 # -- the fence -------------------------------------------------------------------------------------
@@ -194,15 +192,27 @@ def _under_fence(tx: Transaction, queue: Queue, seq: int, token: bytes, now_ms: 
     return held if held is not None and is_held(held, queue, token, now_ms) else None
 
 
-def note_completed(tx: Transaction, writes: WriteSet, queue: Queue, gone: Row) -> None:
-    """What follows from a row deleted under the fence (`messages.complete`)."""
-    seq, _, group_id, is_apart = gone
+def _note_completed(tx: Transaction, queue: Queue, gone: Sequence[Row], now_ms: int) -> None:
+    """What follows from rows deleted under their fences (`messages.complete`): their receipts too,
+    in one statement."""
+    if not gone:
+        return
     check_step(Event.COMPLETE, lifecycle.LOCKED, lifecycle.NONE)
-    if is_apart:
-        writes.add(messages.delete_body(seq))
-    tx.moved(queue, before=Stored.LOCKED)
-    tx.happened(queue.name, "completed")
-    lifecycle.let_next_come(writes, queue, group_id)
+    writes = tx.writes()
+    for seq, _, group_id, is_apart in gone:
+        if is_apart:
+            writes.add(messages.delete_body(seq))
+        if group_id is not None or queue.is_strict:
+            lifecycle.let_next_come(writes, queue, group_id)
+    writes.run()
+    expires_at = instant(now_ms, limits.RECEIPT_MS)
+    done = Verb.COMPLETED
+    tx.write_many(
+        receipts.INSERT,
+        [receipts.values(seq, queue.id, done, token, None, expires_at) for seq, token, *_ in gone],
+    )
+    tx.moved(queue, before=Stored.LOCKED, number=len(gone))
+    tx.happened(queue.name, "completed", len(gone))
 
 
 # -- receipts --------------------------------------------------------------------------------------
