@@ -25,6 +25,7 @@ from mqlite_actor.engine.meters import StorageMeter, forget_queue
 from mqlite_actor.engine.outbox import Hold
 from mqlite_actor.engine.outcomes import Answer, Done, GroupResult
 from mqlite_actor.engine.place import Inline
+from mqlite_actor.engine.thread import StorageThread
 from mqlite_actor.engine.waiters import Waiters
 
 T = TypeVar("T")
@@ -38,10 +39,9 @@ class Actor:
     """Mailbox, waiters and the loop between them and the storage thread."""
 
     __slots__ = (
-        "_is_draining", "_lone", "_ran", "_run_group", "_thread", "_turns", "busy_since",
-        "busy_with",
-        "crash", "events", "filter_failures", "groups", "inline", "mailbox", "storage_meter",
-        "waiters",
+        "_is_draining", "_lone", "_others", "_ran", "_run_group", "_thread", "_turns", "busy_since",
+        "busy_with", "crash", "events", "filter_failures", "groups", "inline", "mailbox",
+        "storage_meter", "waiters",
     )  # fmt: skip
 
     def __init__(
@@ -50,7 +50,8 @@ class Actor:
         self._run_group = run_group
         self.inline = inline
         self._ran = ran  # told after each group, in the trio thread
-        self._thread = trio.CapacityLimiter(1)
+        self._thread = StorageThread()
+        self._others = trio.CapacityLimiter(1)  # calls of one transaction that is lent
         self._is_draining = False
         self._lone: trio.lowlevel.Task | None = None  # whoever was a group by itself, last
         self._turns = 0  # that it took since then without the loop
@@ -153,17 +154,19 @@ class Actor:
             except BaseException as error:
                 self._fail_all(group, error)
                 raise
+            finally:
+                self._thread.close()
 
     async def _served(self, group: list[Job]) -> GroupResult:
         requests = [job.request for job in group]
         result = self.inline.attempt(requests, sum(job.weight for job in group))
         if result is None:
-            result = await self.in_thread(self._run_group, requests)
+            result = await self._thread.run(self._run_group, requests)
         return result
 
     async def in_thread(self, function: Callable[..., T], *arguments: object) -> T:
-        """Run a function in the storage thread, one at a time."""
-        return await trio.to_thread.run_sync(function, *arguments, limiter=self._thread)
+        """For whoever holds the writer: run a function in a thread, one at a time."""
+        return await trio.to_thread.run_sync(function, *arguments, limiter=self._others)
 
     def stop_waiting(self) -> None:
         """Answer every parked receive with an empty list, and park nobody from now on."""

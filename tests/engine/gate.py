@@ -18,6 +18,7 @@ import trio.testing
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import MqliteError
+from mqlite_actor.engine import outbox
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.semantics.operations import Operation
 from tests.engine.local import local
@@ -45,6 +46,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.entered = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
         self._may_go_on = threading.Event()
 
     def release(self) -> None:
@@ -53,7 +55,7 @@ class Stop:
 
     def wait(self) -> None:
         """In the storage thread: say that it is here, then wait."""
-        trio.from_thread.run_sync(self.entered.set)
+        self._token.run_sync_soon(self.entered.set)
         assert self._may_go_on.wait(PATIENCE), "nobody released the writer"
 
 
@@ -93,6 +95,12 @@ class Gate:
 def teach(engine: Engine, kind: type[Any], operation: Operation) -> None:
     """Serve requests of this type with this operation."""
     engine._table[kind] = operation
+
+
+def in_loop(function: Callable[[], object]) -> Callable[[], object]:
+    """What calls the function in this loop when the storage thread calls it, and waits for it."""
+    token = trio.lowlevel.current_trio_token()
+    return lambda: trio.from_thread.run_sync(function, trio_token=token)
 
 
 def bounded() -> AbstractContextManager[trio.CancelScope]:
@@ -139,7 +147,10 @@ async def pass_time(
 def is_busy(engine: Engine) -> bool:
     """Whether commands wait or run."""
     waiting: int = engine.statistics()["mailbox_commands"]
-    return bool(waiting or engine._actor._thread.borrowed_tokens)
+    running = [
+        each for each in engine._actor.busy_with if not isinstance(each.request, outbox.Hold)
+    ]
+    return bool(waiting or running or engine._actor._others.borrowed_tokens)
 
 
 class Call:

@@ -21,7 +21,16 @@ from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.storage.snapshot import Snapshot
 from tests.conformance.audit import audit_file
-from tests.engine.gate import Call, bodies, bounded, completing, create, sending, take
+from tests.engine.gate import (
+    Call,
+    bodies,
+    bounded,
+    completing,
+    create,
+    in_loop,
+    sending,
+    take,
+)
 
 BIG = bytes(100_000)
 SEVERAL_STEPS = 30
@@ -194,7 +203,7 @@ async def test_closing_ends_a_backup_after_its_step_and_no_file_stays(
     async with open_engine(place, options(clock)) as engine:
         await create(engine, "q")
         await engine.call(sending("q", *[BIG] * SEVERAL_STEPS))
-        at_step(monkeypatch, 2, lambda: trio.from_thread.run_sync(engine.close))
+        at_step(monkeypatch, 2, in_loop(engine.close))
         reply = await backup(engine, target)
     assert (reply.done, reply.size_bytes) == (False, 0)
     assert files(target.parent) == set()

@@ -20,6 +20,7 @@ from tests.engine.gate import (
     bodies,
     bounded,
     create,
+    in_loop,
     is_busy,
     sending,
     settled,
@@ -243,10 +244,10 @@ async def test_closing_ends_a_long_chore_after_its_chunk(
     chunk = commands.RedriveChunk if verb is wire.RedriveRequest else commands.PurgeChunk
     async with open_engine(str(store), options) as engine:
         await bury(engine, clock, MANY)
-        operation = engine._table[chunk]
+        operation, close = engine._table[chunk], in_loop(engine.close)
 
         def close_meanwhile(tx: object, request: object, now_ms: int) -> object:
-            trio.from_thread.run_sync(engine.close)
+            close()
             return operation(tx, request, now_ms)  # type: ignore[arg-type] # what came goes on
 
         teach(engine, chunk, close_meanwhile)

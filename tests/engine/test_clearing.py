@@ -24,6 +24,7 @@ from tests.engine.gate import (
     bounded,
     completing,
     create,
+    in_loop,
     parked,
     sending,
     settled,
@@ -198,9 +199,7 @@ async def test_closing_ends_a_purge_after_its_chunk_which_answers_what_it_did(
     options = EngineOptions(clock=clock, background=False)
     async with open_engine(str(store), options) as engine:
         generation = await full(engine)
-        before_chunk(
-            engine, commands.PurgeActiveChunk, 1, lambda: trio.from_thread.run_sync(engine.close)
-        )
+        before_chunk(engine, commands.PurgeActiveChunk, 1, in_loop(engine.close))
         assert (await engine.call(purging(generation))).purged == limits.CHORE_ROWS
         with pytest.raises(Closed):
             await engine.call(purging(generation))
@@ -214,9 +213,7 @@ async def test_a_deletion_that_was_stopped_goes_on_when_it_is_repeated(
     options = EngineOptions(clock=clock, background=False)
     async with open_engine(str(store), options) as engine:
         generation = await full(engine)
-        before_chunk(
-            engine, commands.DiscardChunk, 1, lambda: trio.from_thread.run_sync(engine.close)
-        )
+        before_chunk(engine, commands.DiscardChunk, 1, in_loop(engine.close))
         reply = await engine.call(deleting(generation))
         assert (reply.deleted, reply.discarded) == (False, limits.CHORE_ROWS)
     async with open_engine(str(store), options) as engine:
@@ -235,7 +232,7 @@ async def test_numbers_that_were_not_tried_are_said_so(store: Path, clock: Manua
             engine,
             commands.RedriveSelectedChunk,
             1,
-            lambda: trio.from_thread.run_sync(engine.close),
+            in_loop(engine.close),
         )
         asked = [*numbers[:2], *range(10**9, 10**9 + limits.CHORE_ROWS - 2), numbers[2]]
         reply = await engine.call(ext.RedriveSelectedRequest("q", asked))
@@ -246,9 +243,7 @@ async def test_numbers_that_were_not_tried_are_said_so(store: Path, clock: Manua
 async def test_a_cancelled_purge_stops_between_two_chunks(engine: Engine) -> None:
     generation = await full(engine)
     with trio.CancelScope() as scope:
-        before_chunk(
-            engine, commands.PurgeActiveChunk, 2, lambda: trio.from_thread.run_sync(scope.cancel)
-        )
+        before_chunk(engine, commands.PurgeActiveChunk, 2, in_loop(scope.cancel))
         await engine.call(purging(generation))
     assert scope.cancelled_caught
     assert await count(engine) == MANY - 2 * limits.CHORE_ROWS

@@ -21,6 +21,7 @@ import trio._core._run as scheduler
 import trio.testing
 
 from mqlite_actor.contract import limits
+from mqlite_actor.engine.thread import StorageThread
 
 T = TypeVar("T")
 
@@ -48,7 +49,7 @@ class SimulatedClock:
 
 
 class Threads:
-    """trio.to_thread without threads."""
+    """trio.to_thread, and the engine's own thread, without threads."""
 
     __slots__ = ("_dice",)
 
@@ -119,10 +120,12 @@ class Interruption(trio.abc.Instrument):
 def _seeded(seed: str) -> Iterator[None]:
     """Trio's own switch for repeatable tests, and its dice."""
     dice = random.Random(seed)
+    threads = Threads(dice)
     with (
         patch.object(scheduler, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
         patch.object(scheduler, "_r", random.Random(dice.random())),
-        patch.object(trio.to_thread, "run_sync", Threads(dice).run_sync),
+        patch.object(trio.to_thread, "run_sync", threads.run_sync),
+        patch.object(StorageThread, "run", threads.run_sync),
         patch.object(limits, "INLINE_SECONDS", math.inf),  # it is measured in true time
     ):
         yield
