@@ -36,4 +36,6 @@ SCENARIOS: Final = (
              _raw("FULL", "sends", 20_000)),
     Scenario("yardstick cycles", "claim, fenced delete and receipt alone, 64 a transaction",
              _raw("NORMAL", "cycles", 20_000, filled=True)),
+    Scenario("receipts 64", "what a settlement adds to be repeatable, alone, 64 a transaction",
+             _raw("NORMAL", "receipts", 20_000)),
 )  # fmt: skip
