@@ -9,6 +9,7 @@ kernel) and ended by their process. A peer that is not installed is left out and
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 import time
@@ -25,6 +26,9 @@ Client = Any
 """A peer's client; their libraries bring no types."""
 
 CLIENTS: Final = 64
+
+RABBITMQ: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+"""The program itself; the one on the path changes to a user who may not write into our folder."""
 
 
 # -- libraries on SQLite ---------------------------------------------------------------------------
@@ -182,6 +186,63 @@ async def _beanstalkd(port: int, process: int, number: int, *, takes: bool) -> S
     return await _served(put, take if takes else None, number, process, clients=8)
 
 
+def rabbitmq(folder: Path, scale: float, *, takes: bool) -> Sample:
+    """A durable queue, persistent messages, each confirmed, 64 channels."""
+    names, port = free_port(), free_port()
+    own = {
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "ERL_EPMD_PORT": str(names),
+        "HOME": str(folder),
+        "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+        "RABBITMQ_DIST_PORT": str(free_port()),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": "/dev/null",
+        "RABBITMQ_LOG_BASE": str(folder),
+        "RABBITMQ_MNESIA_BASE": str(folder),
+        "RABBITMQ_NODENAME": "bench@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODE_PORT": str(port),
+    }
+    with (
+        serving(["epmd", "-address", "127.0.0.1", "-port", str(names)], names),
+        serving([RABBITMQ], port, {**os.environ, **own}, seconds=60) as process,
+    ):
+        return asyncio.run(_rabbitmq(port, process, int(8_000 * scale), takes=takes))
+
+
+async def _rabbitmq(port: int, process: int, number: int, *, takes: bool) -> Sample:
+    import aio_pika
+
+    connection: Client = await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{port}/")
+    channels = [await connection.channel(publisher_confirms=True) for _ in range(CLIENTS)]
+    queues = [await channel.declare_queue("q", durable=True) for channel in channels]
+    inboxes: dict[int, Client] = {}
+    left = [max(1, number // CLIENTS)] * CLIENTS
+    message = aio_pika.Message(BODY, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+
+    async def put(who: int) -> bool:
+        await channels[who].default_exchange.publish(message, "q")
+        return True
+
+    async def take(who: int) -> bool:
+        if who not in inboxes:  # the queue is filled before anybody consumes
+            await channels[who].set_qos(prefetch_count=1)
+            inboxes[who] = queues[who].iterator(timeout=1)
+        try:
+            found = await anext(inboxes[who])
+        except (StopAsyncIteration, TimeoutError):
+            return False
+        await found.ack()
+        left[who] -= 1
+        if not left[who]:  # what it has fetched ahead is somebody else's
+            await inboxes[who].close()
+        return True
+
+    try:
+        return await _served(put, take if takes else None, number, process)
+    finally:
+        await connection.close()
+
+
 async def _served(
     put: Callable[[int], Awaitable[bool]],
     take: Callable[[int], Awaitable[bool]] | None,
@@ -221,11 +282,15 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(command: list[str], port: int) -> Iterator[int]:
+def serving(
+    command: list[str], port: int, env: dict[str, str] | None = None, *, seconds: float = 15
+) -> Iterator[int]:
     """A server for the length of a block; its process id."""
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + seconds
         while True:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -252,5 +317,8 @@ SCENARIOS: Final = (
     *_pair("huey", huey, "1 client, its SQLite storage", "huey"),
     *_pair("Redis streams", redis, "64 clients, a flush at each write", "redis-server redis"),
     *_pair("NATS JetStream", nats, "64 clients, file store", "nats-server nats"),
+    *_pair(
+        "RabbitMQ", rabbitmq, "64 channels, durable, each confirmed", f"{RABBITMQ} epmd aio_pika"
+    ),
     *_pair("beanstalkd", beanstalkd, "8 clients, a flush at each write", "beanstalkd greenstalk"),
 )
