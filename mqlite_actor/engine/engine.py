@@ -30,6 +30,7 @@ from mqlite_actor.engine.diagnostics import DiagnosticsLog, unreported
 from mqlite_actor.engine.filtering import Filtering
 from mqlite_actor.engine.group import run_at_once, run_group
 from mqlite_actor.engine.keeper import Keeper
+from mqlite_actor.engine.leaving import run_to_its_end
 from mqlite_actor.engine.mailbox import Command, Job
 from mqlite_actor.engine.observing import Observer
 from mqlite_actor.engine.outbox import Hold, UserTransaction
@@ -373,7 +374,7 @@ class Engine:
     async def run(self, task_status: trio.TaskStatus[Engine]) -> None:
         """Actor and passes, from the first call let in to the last answer given. Once only."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._actor.run)
+            nursery.start_soon(run_to_its_end, self._actor, self._store)
             try:
                 async with trio.open_nursery() as passes:
                     if self._options.background:

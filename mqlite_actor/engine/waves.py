@@ -67,7 +67,7 @@ def together(
     looks = [index for index in indexes if type(requests[index]) in LOOKS]
     group = _Group(cast("DistantStore", store), table, requests, clock, result)
     chosen = looks or indexes
-    patience = Patience()
+    patience = group.patience()
     while True:
         try:
             taken = group.look(chosen) if looks else group.write(chosen)
@@ -154,7 +154,7 @@ class _Group:
 
     def _recall(self, recalls: Sequence[Recall]) -> None:
         """Ask again for what was answered, and lost. OutcomeUnknown if nobody says it in time."""
-        patience = Patience()
+        patience = self.patience()
         while recalls:
             try:
                 found = self._store.finish([each.statement for each in recalls])
@@ -166,6 +166,10 @@ class _Group:
                 return
             if not patience.rest():
                 raise OutcomeUnknown("what was claimed cannot be asked for")
+
+    def patience(self) -> Patience:
+        """For what may be tried again."""
+        return self._store.patience()
 
     def give_up(self) -> None:
         """Undo what is open."""
