@@ -220,5 +220,6 @@ KINDS: Final = (
     HandleKind("hypercorn", _http, broker="broker_without_lane"),
     HandleKind("worker", _http, broker="broker_of_one_worker"),
     HandleKind("workers", _http, broker="broker_of_two_workers"),
+    HandleKind("far-workers", _http, broker="far_broker_of_two_workers", is_remote=True),
     *([HandleKind("live", _live, drives_clock=True, is_remote=True)] if LIVE else []),
 )
