@@ -19,7 +19,7 @@ import trio
 
 from mqlite_actor.clock import Clock, SystemClock
 from mqlite_actor.contract import ext, limits, wire
-from mqlite_actor.contract.errors import Closed, InvalidArgument, Unsupported
+from mqlite_actor.contract.errors import Closed, Unsupported
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
 from mqlite_actor.engine import admission, commands, outbox
@@ -206,7 +206,7 @@ class Engine:
         methods raise TxTimeout. Cancelled while it waits, nothing was begun.
         """
         outbox.check_outside()
-        hold = Hold(self._begin, self._actor.in_thread, _tx_seconds(seconds, self.backend))
+        hold = Hold(self._begin, self._actor.in_thread, outbox.tx_seconds(seconds, self.backend))
         await self._submit(hold)
         return hold
 
@@ -387,13 +387,6 @@ class Engine:
                     passes.cancel_scope.cancel()
             finally:
                 self._actor.close(Closed(CLOSED))
-
-
-def _tx_seconds(seconds: float, backend: Backend) -> float:
-    most = limits.TX_SECONDS if backend.is_remote else limits.TX_SECONDS_MAX
-    if not 0 < seconds <= most:
-        raise InvalidArgument(f"seconds: more than 0 and at most {most:.0f}")
-    return seconds
 
 
 def _may_go_back(request: wire.ReceiveRequest) -> bool:

@@ -129,9 +129,7 @@ def complete_batch(
     )
 
 
-def complete_all(
-    tx: Transaction, queue: Queue, leases: Iterable[Lease], now_ms: int
-) -> set[Lease]:
+def complete_all(tx: Transaction, queue: Queue, leases: Iterable[Lease], now_ms: int) -> set[Lease]:
     """Which of these leases are complete now: by this call, or by an earlier receipt."""
     asked = list(dict.fromkeys(leases))
     if not asked:
