@@ -8,6 +8,14 @@ import pytest
 
 from tests.conformance.broker import Broker, running_broker
 from tests.hrana.server import running_hrana
+from tests.hrana.sqld import running_sqld
+
+
+@pytest.fixture(scope="session")
+def sqld(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The real sqld, for all tests of this worker; no broker, but reached by its address too."""
+    with running_sqld(tmp_path_factory.mktemp("sqld")) as server:
+        yield Broker(server.url, "")
 
 
 @pytest.fixture(scope="session")
