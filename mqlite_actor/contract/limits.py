@@ -246,6 +246,12 @@ REMOTE_PATIENCE_SECONDS: Final = 15.0
 """How long a transaction is tried again, and a lost answer looked for, before its callers are told.
 """
 
+LEAVE_SECONDS: Final = 2.0
+GOODBYE_SECONDS: Final = 1.0
+"""How long a group may go on once the engine is to end, and how long a database may take to hear
+that it has no owner any more; then the connection is cut, so that the end never waits for one that
+is dead."""
+
 REMOTE_PAUSE_SECONDS: Final = 0.05
 REMOTE_PAUSE_SECONDS_MAX: Final = 2.0
 """Before a repetition, doubled each time, with a random part; about one round trip to begin with.

@@ -40,7 +40,7 @@ class Actor:
 
     __slots__ = (
         "_is_draining", "_lone", "_others", "_ran", "_run_group", "_thread", "_turns", "busy_since",
-        "busy_with", "crash", "events", "filter_failures", "groups", "inline", "mailbox",
+        "busy_with", "crash", "events", "filter_failures", "groups", "inline", "leaving", "mailbox",
         "storage_meter", "waiters",
     )  # fmt: skip
 
@@ -53,6 +53,7 @@ class Actor:
         self._thread = StorageThread()
         self._others = trio.CapacityLimiter(1)  # calls of one transaction that is lent
         self._is_draining = False
+        self.leaving = trio.Event()  # set when the end is near: by `stop_waiting` or `close`
         self._lone: trio.lowlevel.Task | None = None  # whoever was a group by itself, last
         self._turns = 0  # that it took since then without the loop
         self.busy_since = 0.0  # trio time at which `busy_with` was taken
@@ -171,6 +172,7 @@ class Actor:
     def stop_waiting(self) -> None:
         """Answer every parked receive with an empty list, and park nobody from now on."""
         self._is_draining = True
+        self.leaving.set()
         for job in self.waiters.take_all():
             _answer(job, Done(EMPTY))
 
@@ -178,6 +180,7 @@ class Actor:
         """Refuse new commands with `error` and give it to every parked receive; what waits still
         runs."""
         self._is_draining = True
+        self.leaving.set()
         for job in self.mailbox.close(error) + self.waiters.take_all():
             _answer(job, Error(_again(error)))
 

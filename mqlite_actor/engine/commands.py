@@ -18,10 +18,12 @@ from mqlite_actor.contract.ext import (
     RedriveResult,
     SendResultRequest,
 )
+from mqlite_actor.contract.wire import ReceiveRequest
 from mqlite_actor.semantics import (
     clearing,
     dead_letters,
     depths,
+    far_claims,
     keys,
     neighbours,
     operations,
@@ -301,9 +303,10 @@ ALONE: dict[type[Any], Callable[[Store, Any], Any]] = {
 
 
 class Table(dict[type[Any], Operation]):
-    """Which function serves which command; `runs`: of which kinds neighbours go together."""
+    """Which function serves which command; `runs`: of which kinds neighbours go together, and
+    `far_runs`: of which they do so without asking first, for a distant store."""
 
-    __slots__ = ("runs",)
+    __slots__ = ("far_runs", "runs")
 
     def __init__(
         self,
@@ -312,6 +315,9 @@ class Table(dict[type[Any], Operation]):
     ) -> None:
         super().__init__(operations)
         self.runs = runs or {}
+        self.far_runs: dict[type[Any], neighbours.Run] = (
+            {ReceiveRequest: far_claims.receive_afar} if runs else {}
+        )
 
 
 def table(*, message_bytes_max: int) -> Table:

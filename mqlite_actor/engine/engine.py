@@ -19,7 +19,7 @@ import trio
 
 from mqlite_actor.clock import Clock, SystemClock
 from mqlite_actor.contract import ext, limits, wire
-from mqlite_actor.contract.errors import Closed, InvalidArgument, Unsupported
+from mqlite_actor.contract.errors import Closed, Unsupported
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
 from mqlite_actor.engine import admission, commands, outbox
@@ -30,6 +30,7 @@ from mqlite_actor.engine.diagnostics import DiagnosticsLog, unreported
 from mqlite_actor.engine.filtering import Filtering
 from mqlite_actor.engine.group import run_at_once, run_group
 from mqlite_actor.engine.keeper import Keeper
+from mqlite_actor.engine.leaving import run_to_its_end
 from mqlite_actor.engine.mailbox import Command, Job
 from mqlite_actor.engine.observing import Observer
 from mqlite_actor.engine.outbox import Hold, UserTransaction
@@ -205,7 +206,7 @@ class Engine:
         methods raise TxTimeout. Cancelled while it waits, nothing was begun.
         """
         outbox.check_outside()
-        hold = Hold(self._begin, self._actor.in_thread, _tx_seconds(seconds, self.backend))
+        hold = Hold(self._begin, self._actor.in_thread, outbox.tx_seconds(seconds, self.backend))
         await self._submit(hold)
         return hold
 
@@ -373,7 +374,7 @@ class Engine:
     async def run(self, task_status: trio.TaskStatus[Engine]) -> None:
         """Actor and passes, from the first call let in to the last answer given. Once only."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._actor.run)
+            nursery.start_soon(run_to_its_end, self._actor, self._store)
             try:
                 async with trio.open_nursery() as passes:
                     if self._options.background:
@@ -386,13 +387,6 @@ class Engine:
                     passes.cancel_scope.cancel()
             finally:
                 self._actor.close(Closed(CLOSED))
-
-
-def _tx_seconds(seconds: float, backend: Backend) -> float:
-    most = limits.TX_SECONDS if backend.is_remote else limits.TX_SECONDS_MAX
-    if not 0 < seconds <= most:
-        raise InvalidArgument(f"seconds: more than 0 and at most {most:.0f}")
-    return seconds
 
 
 def _may_go_back(request: wire.ReceiveRequest) -> bool:

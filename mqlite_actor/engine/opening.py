@@ -18,6 +18,7 @@ from mqlite_actor.contract import limits
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.group import run_group
+from mqlite_actor.engine.leaving import close_store
 from mqlite_actor.storage.opening import open_any
 from mqlite_actor.storage.store import Store
 
@@ -57,8 +58,7 @@ async def run_engine(
             with trio.CancelScope(shield=True):  # a copy of a database in memory hangs on it
                 await engine.backups.settled()
     finally:
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(store.close)
+        await close_store(store)
     if failure is not None:
         raise failure
 

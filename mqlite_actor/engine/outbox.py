@@ -20,6 +20,7 @@ import trio
 from outcome import Error
 
 from mqlite_actor.clock import Clock
+from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import (
     CallerError,
     InvalidArgument,
@@ -38,7 +39,7 @@ from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.semantics.routing import Undecided, Verdicts
 from mqlite_actor.storage.database import Row, Value
 from mqlite_actor.storage.failures import is_constraint, mapped
-from mqlite_actor.storage.store import Store
+from mqlite_actor.storage.store import Backend, Store
 
 T = TypeVar("T")
 
@@ -294,6 +295,14 @@ class Hold:
         await trio.lowlevel.checkpoint_if_cancelled()
         with trio.CancelScope(shield=True):
             return await self._in_thread(getattr(self._transaction, name), *arguments)
+
+
+def tx_seconds(seconds: float, backend: Backend) -> float:
+    """How long a transaction may take, if it may take so long on this kind of store."""
+    most = limits.TX_SECONDS if backend.is_remote else limits.TX_SECONDS_MAX
+    if not 0 < seconds <= most:
+        raise InvalidArgument(f"seconds: more than 0 and at most {most:.0f}")
+    return seconds
 
 
 def check_outside() -> None:

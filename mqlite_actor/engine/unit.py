@@ -18,7 +18,15 @@ from mqlite_actor.contract.errors import CallerError
 from mqlite_actor.engine import foresight
 from mqlite_actor.engine.footprints import Keys
 from mqlite_actor.engine.foresight import Guess
-from mqlite_actor.storage.database import Ledger, Row, Statement, Told, Transaction, Value
+from mqlite_actor.storage.database import (
+    Ledger,
+    Recall,
+    Row,
+    Statement,
+    Told,
+    Transaction,
+    Value,
+)
 
 Step = Callable[[Transaction], Sequence[Any]]
 """Runs the verb; answers for the first of the unit's commands."""
@@ -34,24 +42,26 @@ class Blocked(BaseException):
 
 class Writing(NamedTuple):
     """Statements that nobody waits for, and what to do with their rows. `is_check`: they only make
-    sure of something."""
+    sure of something. `recall`: what to ask when the rows are lost."""
 
     statements: Sequence[Statement]
     told: Told | None = None
     is_check: bool = False
+    recall: Recall | None = None
 
 
 class Unit:
     """`indexes` are its commands in the group; `keys` None: it runs alone.
 
     After `go_on` returned True: `answers` for the first of its commands, `tx` with what came true,
-    `unsent` still to be written. After False: `unsent` and then `asked` have to be run, and
+    `unsent` still to be written, upon whose rows answers may be filled, or the last of them be
+    taken back. After False: `unsent` and then `asked` have to be run, and
     `learn` told of it.
     """
 
     __slots__ = (
-        "_draws", "_known", "_place", "_random", "_sent", "_step", "_used", "answers", "asked",
-        "indexes", "keys", "tx", "unsent",
+        "_draws", "_expected", "_known", "_place", "_random", "_sent", "_step", "_used", "_wanted",
+        "answers", "asked", "indexes", "keys", "tx", "unsent",
     )  # fmt: skip
 
     def __init__(self, indexes: Sequence[int], step: Step, keys: Keys | None) -> None:
@@ -65,6 +75,8 @@ class Unit:
         self._random: list[bytes] = []  # what was drawn, in order
         self._draws = 0  # of that, in this run
         self._place = 0
+        self._expected: list[Sequence[Statement]] = []  # sets that will be asked for, in this run
+        self._wanted: list[Sequence[Statement]] = []  # the sets that `asked` is made of
         self.asked: Sequence[Statement] = ()
         self.unsent: list[Writing] = []
         self.answers: Sequence[Any] = ()
@@ -84,6 +96,7 @@ class Unit:
         mark = ledger.mark(is_whole=self.keys is None)  # others write no queue rows
         self._place = self._draws = 0
         self._used = set()
+        self._expected = []
         self.unsent = []
         self.tx = Transaction(
             self._run,
@@ -92,6 +105,7 @@ class Unit:
             write=self._write,
             write_many=self._write_many,
             later=self._later,
+            expect=self._expect,
             random=self._draw,
         )
         try:
@@ -108,7 +122,10 @@ class Unit:
     def learn(self, written: Sequence[list[list[Row]]], found: list[list[Row]]) -> None:
         """The rows of `unsent`, each, and of `asked`."""
         self._sent += zip(self.unsent, written, strict=True)
-        self._known.append((self.asked, found, None))
+        at = 0
+        for each in self._wanted:
+            self._known.append((each, found[at : at + len(each)], None))
+            at += len(each)
         self.unsent = []
 
     # -- what the verb calls -----------------------------------------------------------------------
@@ -121,7 +138,8 @@ class Unit:
             guess = foresight.guess(self.tx.ledger, statements)
             if guess is None:
                 assert len(self._known) < ROUNDS_MAX, "a verb that never has what it asks for"
-                self.asked = list(statements)
+                self._wanted = [list(statements), *self._unheard()]
+                self.asked = [each for wanted in self._wanted for each in wanted]
                 raise Blocked
             place = len(self._known)
             self._known.append((list(statements), guess.rows, guess))
@@ -130,6 +148,14 @@ class Unit:
         if guess is not None:
             self._put(Writing(guess.statements, is_check=guess.is_check))
         return found
+
+    def _unheard(self) -> list[Sequence[Statement]]:
+        """What is expected to be asked, and not known."""
+        return [each for each in self._expected if self._find(each) is None]
+
+    def _expect(self, statements: Sequence[Statement]) -> None:
+        if statements:
+            self._expected.append(list(statements))
 
     def _find(self, statements: Sequence[Statement]) -> int | None:
         """Where these were asked before, and not used in this run. By what is asked and not by its
@@ -156,8 +182,10 @@ class Unit:
     def _write_many(self, sql: str, arguments: Sequence[tuple[Value, ...]]) -> None:
         self._write([(sql, each) for each in arguments])
 
-    def _later(self, statements: Sequence[Statement], told: Told) -> None:
-        self._put(Writing(list(statements), told))
+    def _later(
+        self, statements: Sequence[Statement], told: Told, recall: Recall | None = None
+    ) -> None:
+        self._put(Writing(list(statements), told, recall=recall))
 
     def _put(self, writing: Writing) -> None:
         place, self._place = self._place, self._place + 1

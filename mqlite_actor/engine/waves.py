@@ -4,10 +4,10 @@ The counterpart of `group.py`'s transaction for a store where each question cost
 tens of milliseconds. Commands are gathered into units, and units that do not meet (`footprints.py`)
 into a batch; the units of a batch run side by side in waves: each runs until it needs rows, all
 that is asked goes in one request, and so on. What is to be written waits for the end of the batch,
-and the last of it goes with COMMIT. So sends into a known queue, and settlements of leases that are
-remembered, are one request; claims and sends with duplicate detection two; none more than three,
-except Explain and what passes of time find in queues never heard of. Nobody's order is changed that
-anybody could see: all these commands are unanswered.
+and the last of it goes with COMMIT. So sends into a known queue, claims, and settlements of leases
+that are remembered, are one request; claims under an attempt id and sends with duplicate detection
+two; none more than three, except what passes of time find in queues never heard of. Nobody's order
+is changed that anybody could see: all these commands are unanswered.
 
 Looks go first and by themselves. Each of their waves is a transaction of its own, which nothing can
 come between, since one engine owns the database.
@@ -26,18 +26,21 @@ from outcome import Error
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import CallerError, OutcomeUnknown, Unavailable
-from mqlite_actor.engine.commands import Table
+from mqlite_actor.engine.commands import LastActive, LastDeadLetter, Table
 from mqlite_actor.engine.footprints import NOTHING, Keys, keys_of
 from mqlite_actor.engine.outcomes import Broken, Done, GroupResult, Unknown
 from mqlite_actor.engine.readers import READS
 from mqlite_actor.engine.unit import Unit, Writing
 from mqlite_actor.storage import queues
-from mqlite_actor.storage.database import READ_COUNTER, Row, Statement, Transaction
+from mqlite_actor.storage.database import READ_COUNTER, Recall, Row, Statement, Transaction
 from mqlite_actor.storage.patience import Patience
 from mqlite_actor.storage.store import Again, DistantStore, Store
 
 REQUESTS_MAX: Final = 2
 """After so many requests a transaction takes no further batch: the next one would be its fourth."""
+
+LOOKS: Final = {*READS, LastDeadLetter, LastActive}
+"""What changes nothing, and so goes by itself."""
 
 TOGETHER: Final = (wire.SendRequest, wire.ReceiveRequest, wire.CompleteRequest)
 """Kinds of which neighbours share statements; brought together wherever they stand."""
@@ -56,17 +59,20 @@ def together(
     """Run as many of these commands as fit one transaction; fills their outcomes if it commits.
     Which those were.
 
-    Raises Broken or Unknown with those that were in it. What may be run anew is, after a growing
-    pause, until REMOTE_PATIENCE_SECONDS are over: then nothing of it happened.
+    At least one is answered. Raises Broken or Unknown with those that were in it. What may be run
+    anew is, after a growing pause, until REMOTE_PATIENCE_SECONDS are over: then nothing of it
+    happened.
     """
     assert is_patient, "it never runs in the loop's own thread"
-    looks = [index for index in indexes if type(requests[index]) in READS]
+    looks = [index for index in indexes if type(requests[index]) in LOOKS]
     group = _Group(cast("DistantStore", store), table, requests, clock, result)
     chosen = looks or indexes
-    patience = Patience()
+    patience = group.patience()
     while True:
         try:
-            return group.look(chosen) if looks else group.write(chosen)
+            taken = group.look(chosen) if looks else group.write(chosen)
+            if taken:
+                return taken
         except Again as again:
             cause = again.__cause__ or Unavailable("the remote database is busy")
             if not patience.rest(again.pause_seconds):
@@ -118,13 +124,15 @@ class _Group:
         waiting = deque(self._units(indexes))
         while waiting and self._trips < REQUESTS_MAX:
             done += self._batch(waiting)
-        self.taken = [index for unit in done for index in unit.indexes[: len(unit.answers)]]
+        self.taken = _answered(done)
         writings = self._flushed()
         found = self._store.finish(_statements(writings))
         if found is None:
             self._result.is_doubtful = True  # nobody heard what became claimable
+            self._recall([each.recall for each in writings if each.recall])
         else:
             _tell(writings, found)
+        self.taken = _answered(done)  # some answers may be taken back by what was found
         self._publish(done, perf_counter() - started)
         return self.taken
 
@@ -143,6 +151,25 @@ class _Group:
             blocked = [unit for unit in blocked if not unit.go_on(self._ledger)]
         self._publish(units, perf_counter() - started)
         return self.taken
+
+    def _recall(self, recalls: Sequence[Recall]) -> None:
+        """Ask again for what was answered, and lost. OutcomeUnknown if nobody says it in time."""
+        patience = self.patience()
+        while recalls:
+            try:
+                found = self._store.finish([each.statement for each in recalls])
+            except Again:
+                found = None
+            if found is not None:
+                for recall, rows in zip(recalls, found, strict=True):
+                    recall.told(rows)
+                return
+            if not patience.rest():
+                raise OutcomeUnknown("what was claimed cannot be asked for")
+
+    def patience(self) -> Patience:
+        """For what may be tried again."""
+        return self._store.patience()
 
     def give_up(self) -> None:
         """Undo what is open."""
@@ -171,8 +198,7 @@ class _Group:
         result.timings.append(("transaction", None, seconds, 1))
         for unit in done:
             operation = "write" if unit.wrote else "read"
-            for queue, number in unit.tx.wakes.items():
-                whole.wake(queue, number)
+            whole.absorb_truth(unit.tx)
             for index, answer in zip(unit.indexes, unit.answers, strict=False):
                 is_refusal = isinstance(answer, CallerError)
                 result.outcomes[index] = Error(answer) if is_refusal else Done(answer)
@@ -200,17 +226,18 @@ class _Group:
         return units
 
     def _neighbours(self, indexes: list[int]) -> Unit:
-        if len(indexes) == 1:
-            return self._alone(indexes[0])
         requests = [self._requests[index] for index in indexes]
         run = self._table.runs[type(requests[0])]
+        far = self._table.far_runs.get(type(requests[0]))
+        if len(indexes) == 1 and far is None:
+            return self._alone(indexes[0])
         now_ms = self._clock.now_ms()
         keys: set[object] = set()
         if type(requests[0]) is not wire.SendRequest:  # those that fit read nothing
             keys = {key for each in requests for key in keys_of(each, self._ledger) or NOTHING}
 
         def step(tx: Transaction) -> Sequence[Any]:
-            return run(tx, requests, now_ms)
+            return (far and far(tx, requests, now_ms)) or run(tx, requests, now_ms)
 
         return Unit(indexes, step, cast("Keys", frozenset(keys)))
 
@@ -297,6 +324,11 @@ class _Group:
         self._trips += 1
         _tell(writings, found[:number])
         _share(blocked, found[number:])
+
+
+def _answered(done: Sequence[Unit]) -> list[int]:
+    """The commands that have an answer by now."""
+    return [index for unit in done for index in unit.indexes[: len(unit.answers)]]
 
 
 def _statements(writings: Sequence[Writing]) -> list[Statement]:

@@ -29,6 +29,7 @@ from mqlite_actor.semantics.lifecycle import Event
 from mqlite_actor.storage import counts, looking, messages, queues, rows, subscriptions
 from mqlite_actor.storage.database import Stored, Transaction
 from mqlite_actor.storage.queues import Queue
+from mqlite_actor.storage.rows import Held
 
 # -- PurgeActive -----------------------------------------------------------------------------------
 
@@ -46,13 +47,15 @@ def last_active(tx: Transaction, request: PurgeActiveRequest) -> tuple[int, str]
             " messages that you saw"
         )
     check_generation(queue, request.generation)
+    last = looking.last_active(queue.id)
+    tx.expect([last])
     active = tx.depths(queue)[counts.COLUMN[Stored.READY]]
     if request.expected_count is not UNSET and request.expected_count != active:
         raise GenerationConflict(
             f"{quoted(queue.name)} has {active} active messages, not {request.expected_count};"
             " look again, nothing was deleted"
         )
-    return looking.only(tx.run([looking.last_active(queue.id)])[0]), queue.generation
+    return looking.only(tx.run([last])[0]), queue.generation
 
 
 def purge_active_chunk(
@@ -68,19 +71,21 @@ def purge_active_chunk(
     """Delete up to `limit` active messages among the next CHORE_ROWS, the lowest numbers first."""
     queue = queues.find(tx, queue_name)
     check_generation(queue, generation)
-    active = (Stored.READY, Stored.WAITING)
-    looked_at = tx.run([messages.browse(queue.id, active, after + 1, limits.CHORE_ROWS)])[0]
-    numbers = [seq for seq, _ in looked_at if seq <= last]
+    looked_at = tx.run([messages.browse_active(queue.id, after + 1, limits.CHORE_ROWS)])[0]
+    active = [held for held in map(rows.held, looked_at) if held.id <= last]
+    old_enough = active
     if enqueued_before < limits.INT64_MAX:
-        found = [rows.envelope(row[0]) for row in tx.run(list(map(looking.envelope, numbers)))]
-        old_enough = [each.id for each in found if each.enqueued_at < enqueued_before]
-    else:
-        old_enough = numbers
+        found = tx.run([looking.envelope(held.id) for held in active])
+        old_enough = [
+            held
+            for held, (row,) in zip(active, found, strict=True)
+            if rows.envelope(row).enqueued_at < enqueued_before
+        ]
     doomed = old_enough[:limit]
     _remove(tx, queue, doomed, Event.PURGE_ACTIVE)
     if len(doomed) == limit:
-        return len(doomed), doomed[-1]
-    return len(doomed), numbers[-1] if len(numbers) == limits.CHORE_ROWS else last
+        return len(doomed), doomed[-1].id
+    return len(doomed), active[-1].id if len(active) == limits.CHORE_ROWS else last
 
 
 # -- DeleteSubscription ----------------------------------------------------------------------------
@@ -104,6 +109,7 @@ def end_subscription(tx: Transaction, request: DeleteSubscriptionRequest, now_ms
     check_generation(queue, request.generation)
     if queue.kind != Kind.SUBSCRIPTION:
         raise NameConflict(f"{quoted(request.name)} is a plain queue; delete it as one")
+    tx.expect([counts.read(queue.id)])
     # One without a topic is left over from a deletion that was interrupted.
     if subscriptions.topic_of(tx, queue.id) not in (request.topic, None):
         raise NotFound(f"{quoted(request.name)} does not listen to topic {quoted(request.topic)}")
@@ -128,10 +134,13 @@ def discard_chunk(
     if queue is None:
         return 0, True  # somebody else deleted it when it was empty
     check_generation(queue, generation)
+    first = messages.browse_held(queue.id, limit)
+    tx.expect([first])
+    tx.expect([counts.read(queue.id)])
     if subscriptions.topic_of(tx, queue.id) is not None:
         raise GenerationConflict(f"{quoted(queue_name)} was subscribed again meanwhile")
-    looked_at = tx.run([messages.browse(queue.id, tuple(Stored), 0, limit)])[0]
-    _remove(tx, queue, [seq for seq, _ in looked_at], Event.DISCARD)
+    looked_at = tx.run([first])[0]
+    _remove(tx, queue, list(map(rows.held, looked_at)), Event.DISCARD)
     if any(tx.depths(queue)[: counts.DEAD_BYTES]):
         return len(looked_at), False
     _delete(tx, queue, now_ms)
@@ -151,9 +160,9 @@ def _delete(tx: Transaction, queue: Queue, now_ms: int) -> None:
     tx.wake(queue.name, limits.INT64_MAX)  # whoever waits for its messages learns that it is gone
 
 
-def _remove(tx: Transaction, queue: Queue, numbers: list[int], event: Event) -> None:
+def _remove(tx: Transaction, queue: Queue, doomed: list[Held], event: Event) -> None:
     writes = tx.writes()
-    for row in tx.run([messages.held(seq) for seq in numbers]):
-        lifecycle.remove(tx, writes, queue, rows.held(row[0]), event)
+    for held in doomed:
+        lifecycle.remove(tx, writes, queue, held, event)
     writes.run()
-    tx.happened(queue.name, "purged", len(numbers))
+    tx.happened(queue.name, "purged", len(doomed))

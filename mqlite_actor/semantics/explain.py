@@ -7,7 +7,10 @@ live message of its group, or of its strict queue.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
+
+from msgspec import UNSET
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument, quoted
@@ -20,7 +23,7 @@ from mqlite_actor.contract.ext import (
 )
 from mqlite_actor.semantics import lifecycle
 from mqlite_actor.storage import counts, looking, messages, queues, rows
-from mqlite_actor.storage.database import Row, Stored, Transaction
+from mqlite_actor.storage.database import Row, Statement, Stored, Transaction
 from mqlite_actor.storage.queues import Queue
 from mqlite_actor.storage.receipts import Verb
 from mqlite_actor.storage.rows import Envelope
@@ -34,6 +37,13 @@ SETTLED: Final = {
 }
 
 
+COUNTED: Final = (Reason.DELIVERABLE, Reason.BLOCKED)
+"""Where it tells something how many stand in front."""
+
+Lane = tuple[Statement, str | None, int]
+"""What finds its head, its group, and how many wait."""
+
+
 def explain(tx: Transaction, request: ExplainRequest, now_ms: int) -> ExplainResponse:
     """Of one message if a number is given, else of the queue. QueueNotFound."""
     if request.seq_number < 0:
@@ -45,22 +55,29 @@ def explain(tx: Transaction, request: ExplainRequest, now_ms: int) -> ExplainRes
 
 
 def _of_message(tx: Transaction, queue: Queue, seq: int, now_ms: int) -> ExplainResponse:
-    found = _finding(tx, queue, seq, now_ms)
-    reply = ExplainResponse(
-        queue=queue.name, reason=found.reason, explanation=found.explanation, message=found
-    )
-    if not found.blocked_by:
-        return reply
+    tx.expect([looking.last_settled(seq, queue.id)])
+    stored = _only(tx.run([looking.envelope(seq)])[0])
+    if stored is None or stored.queue_id != queue.id:
+        found = Finding(seq, Reason.GONE, _whereabouts(tx, queue, seq))
+        return ExplainResponse(
+            queue=queue.name, reason=found.reason, explanation=found.explanation, message=found
+        )
+    blocker: Envelope | None = None
+    if _reason(stored, now_ms) is Reason.BLOCKED:
+        tx.expect([_ahead(queue, stored, Reason.BLOCKED)])
+        blocker = _only(tx.run([_lane_head(queue, stored.group_id)])[0])
+    found = _finding(tx, queue, stored, now_ms, blocked_by=blocker.id if blocker else 0)
     return ExplainResponse(
         queue=queue.name,
         reason=found.reason,
         explanation=found.explanation,
         message=found,
-        blocker=_finding(tx, queue, found.blocked_by, now_ms),
+        blocker=_finding(tx, queue, blocker, now_ms) if blocker else UNSET,
     )
 
 
 def _of_queue(tx: Transaction, queue: Queue, now_ms: int) -> ExplainResponse:
+    tx.expect([counts.read(queue.id)])
     claimable, first, waiting = tx.run(
         [
             messages.fresh_heads(queue.id, now_ms, 1),
@@ -68,7 +85,6 @@ def _of_queue(tx: Transaction, queue: Queue, now_ms: int) -> ExplainResponse:
             looking.waiting_lanes(queue.id, limits.EXPLAIN_ROWS, limits.EXPLAIN_LANES),
         ]
     )
-    blocked = _blocked_lanes(tx, queue, waiting, now_ms)
     head = looking.only(claimable) or looking.only(first)
     if not head:
         dead = counts.six(tx.run([counts.read(queue.id)])[0][0])[4]
@@ -78,7 +94,12 @@ def _of_queue(tx: Transaction, queue: Queue, now_ms: int) -> ExplainResponse:
             reason=Reason.EMPTY,
             explanation=f"the queue holds no message that could be delivered{letters}",
         )
-    found = _finding(tx, queue, head, now_ms)
+    lanes = _lanes(queue, waiting)
+    heads = map(_only, tx.run([looking.envelope(head), *(each for each, _, _ in lanes)]))
+    first_one = next(heads)
+    assert first_one is not None, "it was just seen"
+    blocked = _blocked_lanes(tx, queue, zip(lanes, heads, strict=True), now_ms)
+    found = _finding(tx, queue, first_one, now_ms)
     reason, why = found.reason, f"message {head} is next: {found.explanation}"
     if blocked and reason is not Reason.DELIVERABLE:
         reason = Reason.BLOCKED
@@ -95,41 +116,44 @@ def _of_queue(tx: Transaction, queue: Queue, now_ms: int) -> ExplainResponse:
     )
 
 
+def _lanes(queue: Queue, waiting: list[Row]) -> list[Lane]:
+    if not queue.is_strict:
+        return [(_lane_head(queue, group_id), group_id, number) for group_id, _, number in waiting]
+    number = sum(each for _, _, each in waiting)
+    return [(_lane_head(queue, None), None, number)] if number else []
+
+
 def _blocked_lanes(
-    tx: Transaction, queue: Queue, waiting: list[Row], now_ms: int
+    tx: Transaction, queue: Queue, lanes: Iterable[tuple[Lane, Envelope | None]], now_ms: int
 ) -> list[BlockedLane]:
     """Lines whose head cannot be delivered now; behind a deliverable head nobody is stuck."""
-    if queue.is_strict:
-        number = sum(each for _, _, each in waiting)
-        lanes: list[tuple[str | None, int]] = [(None, number)] if number else []
-    else:
-        lanes = [(group_id, number) for group_id, _, number in waiting]
-    found: list[BlockedLane] = []
-    for group_id, number in lanes:
-        head = _finding(tx, queue, _lane_head(tx, queue, group_id), now_ms)
-        if head.reason is not Reason.DELIVERABLE:
-            found.append(BlockedLane(head=head, waiting=number, group_id=group_id or ""))
-    return found
+    return [
+        BlockedLane(head=_finding(tx, queue, head, now_ms), waiting=number, group_id=group_id or "")
+        for (_, group_id, number), head in lanes
+        if head is not None and _reason(head, now_ms) is not Reason.DELIVERABLE
+    ]
 
 
-def _lane_head(tx: Transaction, queue: Queue, group_id: str | None) -> int:
+def _lane_head(queue: Queue, group_id: str | None) -> Statement:
     if queue.is_strict or group_id is None:
-        return looking.only(tx.run([looking.queue_head(queue.id)])[0])
-    return looking.only(tx.run([looking.group_head(queue.id, group_id)])[0])
+        return looking.queue_head_envelope(queue.id)
+    return looking.group_head_envelope(queue.id, group_id)
 
 
 # -- one message -----------------------------------------------------------------------------------
 
 
-def _finding(tx: Transaction, queue: Queue, seq: int, now_ms: int) -> Finding:
-    row = messages.first(tx.run([looking.envelope(seq)])[0])
-    stored = None if row is None else rows.envelope(row)
-    if stored is None or stored.queue_id != queue.id:
-        return Finding(seq, Reason.GONE, _whereabouts(tx, queue, seq))
+def _only(found: list[Row]) -> Envelope | None:
+    return rows.envelope(found[0]) if found else None
+
+
+def _finding(
+    tx: Transaction, queue: Queue, stored: Envelope, now_ms: int, *, blocked_by: int = 0
+) -> Finding:
     reason = _reason(stored, now_ms)
-    blocked_by = _lane_head(tx, queue, stored.group_id) if reason is Reason.BLOCKED else 0
+    counted = tx.run([_ahead(queue, stored, reason)])[0] if reason in COUNTED else []
     return Finding(
-        seq_number=seq,
+        seq_number=stored.id,
         reason=reason,
         explanation=_sentence(queue, stored, reason, blocked_by, now_ms),
         state=rows.WIRE_STATE[Stored(stored.state)],
@@ -142,7 +166,7 @@ def _finding(tx: Transaction, queue: Queue, seq: int, now_ms: int) -> Finding:
         group_id=stored.group_id or "",
         dead_letter_reason=stored.dead_letter_reason or "",
         dead_letter_description=stored.dead_letter_description or "",
-        ahead=_ahead(tx, queue, stored, reason),
+        ahead=min(looking.only(counted), limits.EXPLAIN_ROWS),
         blocked_by=blocked_by,
     )
 
@@ -166,17 +190,14 @@ def _reason(stored: Envelope, now_ms: int) -> Reason:
             return Reason.DEFERRED
 
 
-def _ahead(tx: Transaction, queue: Queue, stored: Envelope, reason: Reason) -> int:
+def _ahead(queue: Queue, stored: Envelope, reason: Reason) -> Statement:
+    """Counts what stands in front of a message, for the reasons COUNTED."""
     most = limits.EXPLAIN_ROWS
     if reason is Reason.DELIVERABLE:
-        statement = looking.ahead_ready(queue.id, stored.id, most)
-    elif reason is not Reason.BLOCKED:
-        return 0
-    elif queue.is_strict or stored.group_id is None:
-        statement = looking.ahead_in_queue(queue.id, stored.id, most)
-    else:
-        statement = looking.ahead_in_group(queue.id, stored.group_id, stored.id, most)
-    return min(looking.only(tx.run([statement])[0]), most)
+        return looking.ahead_ready(queue.id, stored.id, most)
+    if queue.is_strict or stored.group_id is None:
+        return looking.ahead_in_queue(queue.id, stored.id, most)
+    return looking.ahead_in_group(queue.id, stored.group_id, stored.id, most)
 
 
 # -- words -----------------------------------------------------------------------------------------

@@ -102,17 +102,18 @@ def receive_many(
     tx: Transaction, requests: Sequence[wire.ReceiveRequest], now_ms: int
 ) -> list[MessagesResponse]:
     """Claims of one queue: the messages next in line, dealt out in the order of the claims."""
-    wanted = _wanted(requests)
-    queue = queues.lookup(tx, requests[0].queue) if len(wanted) > 1 else None
+    numbers = wanted(requests)
+    queue = queues.lookup(tx, requests[0].queue) if len(numbers) > 1 else None
     if queue is None:
         return []
-    known = _recorded(tx, queue, requests[: len(wanted)], now_ms)
-    total = sum(number for place, number in enumerate(wanted) if place not in known)
+    receive.expect_front(tx, queue, sum(numbers), now_ms)
+    known = _recorded(tx, queue, requests[: len(numbers)], now_ms)
+    total = sum(number for place, number in enumerate(numbers) if place not in known)
     found = receive.claim(tx, queue, total, now_ms) if total else []
     is_page_full = sum(len(message.body) for message in found) >= tx.ledger.page_bytes
     replies: list[MessagesResponse] = []
     begin = 0
-    for place, number in enumerate(wanted):
+    for place, number in enumerate(numbers):
         if place in known:
             replies.append(known[place])
             continue
@@ -137,11 +138,11 @@ def _recorded(
     return {place: reply for place, reply in zip(asked, found, strict=True) if reply is not None}
 
 
-def _wanted(requests: Sequence[wire.ReceiveRequest]) -> list[int]:
+def wanted(requests: Sequence[wire.ReceiveRequest]) -> list[int]:
     """How many messages each of the first claims asks for, as far as one claim can serve them."""
     name, room = requests[0].queue, limits.RECEIVE_MESSAGES_MAX
     attempts: set[str] = set()
-    wanted: list[int] = []
+    numbers: list[int] = []
     for request in requests:
         number = min(max(request.max_messages, 1), limits.RECEIVE_MESSAGES_MAX)
         room -= number
@@ -152,10 +153,10 @@ def _wanted(requests: Sequence[wire.ReceiveRequest]) -> list[int]:
             or request.receive_mode == receive.RECEIVE_AND_DELETE
         ):
             break
-        wanted.append(number)
+        numbers.append(number)
         if request.receive_attempt_id:
             attempts.add(request.receive_attempt_id)
-    return wanted
+    return numbers
 
 
 # -- completes -------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ from mqlite_actor.contract.wire import (
 )
 from mqlite_actor.semantics import lifecycle
 from mqlite_actor.semantics.lifecycle import Event, check_step, instant
-from mqlite_actor.storage import memory, messages, queues, rows
-from mqlite_actor.storage.database import Row, Stored, Transaction
+from mqlite_actor.storage import memory, messages, queues, rows, taking
+from mqlite_actor.storage.database import Row, Statement, Stored, Transaction
 from mqlite_actor.storage.queues import Queue
 
 RECEIVE_AND_DELETE: Final = 1
@@ -43,11 +43,12 @@ def receive(tx: Transaction, request: ReceiveRequest, now_ms: int) -> MessagesRe
     """One round: messages in order of their numbers, at most one per lane under a lease."""
     queue = queues.find(tx, request.queue)
     attempt_id = request.receive_attempt_id
+    wanted = min(max(request.max_messages, 1), limits.RECEIVE_MESSAGES_MAX)
     if attempt_id:
+        expect_front(tx, queue, wanted, now_ms)
         known = recorded(tx, queue, attempt_id, now_ms)
         if known is not None:
             return known
-    wanted = min(max(request.max_messages, 1), limits.RECEIVE_MESSAGES_MAX)
     take = _drain if request.receive_mode == RECEIVE_AND_DELETE else claim
     reply = MessagesResponse(messages=take(tx, queue, wanted, now_ms))
     record(tx, queue, attempt_id, reply, now_ms)
@@ -95,7 +96,7 @@ def receive_deferred(
         check_step(Event.CLAIM_DEFERRED, lifecycle.DEFERRED, lifecycle.LOCKED)
         token = tx.random(TOKEN_BYTES)
         tx.write([messages.lock(row[0], token, until)])
-        _remember(tx, row, token, until)
+        remember(tx, row, token, until)
         tx.moved(queue, before=Stored.DEFERRED, after=Stored.LOCKED)
         found.append(rows.delivered(row, token=token, locked_until=until))
         total += len(found[-1].body)
@@ -103,7 +104,7 @@ def receive_deferred(
             break
     if found:
         tx.due("locks", until)
-    _count_deliveries(tx, queue, found)
+    count_deliveries(tx, queue, found)
     return MessagesResponse(messages=found)
 
 
@@ -153,14 +154,14 @@ def claim(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> list[Messa
     leases = [(until, token, row[0]) for row, token in zip(chosen, tokens, strict=True)]
     tx.write_many(messages.LOCK, leases)
     for row, token in zip(chosen, tokens, strict=True) if tx.ledger.is_distant else ():
-        _remember(tx, row, token, until)
+        remember(tx, row, token, until)
     tx.due("locks", until)
     tx.moved(queue, before=Stored.READY, after=Stored.LOCKED, number=len(chosen))
     found = [
         rows.delivered(row, token=token, locked_until=until)
         for row, token in zip(chosen, tokens, strict=True)
     ]
-    _count_deliveries(tx, queue, found)
+    count_deliveries(tx, queue, found)
     return found
 
 
@@ -185,7 +186,7 @@ def _drain(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> list[Mess
         lifecycle.let_next_come(writes, queue, chosen[-1][rows.GROUP_ID])
         writes.run()
     tx.happened(queue.name, "receive_deleted", len(found))
-    _count_deliveries(tx, queue, found)
+    count_deliveries(tx, queue, found)
     return found
 
 
@@ -200,11 +201,13 @@ def _next_in_line(
     A head past its time is expired here and now, so that it never holds back its lane
     (spec/engine.md 3.5, E57). `until_lane` stops after the first message that heads a lane.
     """
-    bytes_max, is_distant = tx.ledger.page_bytes, tx.ledger.is_distant
+    bytes_max = tx.ledger.page_bytes
+    if tx.ledger.is_distant:
+        front, _ = front_afar(tx, queue, wanted, now_ms)
+        return _until_lane(front, queue) if until_lane else front
     for _ in range(EXPIRED_ROUNDS_MAX):
-        if wanted == 1 or is_distant:
-            page = messages.page(queue.id, wanted, bytes_max)
-            front = tx.run([messages.head_rows(queue.id, 1) if wanted == 1 else page])[0]
+        if wanted == 1:
+            front = tx.run([messages.head_rows(queue.id, 1)])[0]
             if not any(_is_over(row[rows.EXPIRES_AT], now_ms) for row in front):
                 return _until_lane(front, queue) if until_lane else front
             _expire_heads(tx, queue, now_ms)
@@ -219,6 +222,37 @@ def _next_in_line(
     number = _how_many(fresh, queue, bytes_max, until_lane=until_lane)
     found = tx.run([messages.row(head[0]) for head in fresh[:number]])
     return [row for (row,) in found]
+
+
+def front_afar(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> tuple[list[Row], bool]:
+    """The same where a question costs a round trip: one, and another only where messages that were
+    overdue stood in a lane, which is the second part of the result. What is overdue beyond
+    MAINTENANCE_ROWS is left to the expiry pass."""
+    front, overdue = tx.run(_front_questions(tx, queue, wanted, now_ms))
+    if not overdue:
+        return front, False
+    writes = tx.writes()
+    lanes: set[str | None] = set()
+    for held in map(rows.held, overdue):
+        lifecycle.expire(tx, writes, queue, held)
+        lanes.add(lifecycle.lane_of(queue, held.group_id))
+    writes.run()
+    if lanes == {None}:
+        return front, False
+    return tx.run(_front_questions(tx, queue, wanted, now_ms)[:1])[0], True
+
+
+def expect_front(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> None:
+    """Say that the front will be asked for, where that spares a round trip."""
+    if tx.ledger.is_distant:
+        tx.expect(_front_questions(tx, queue, wanted, now_ms))
+
+
+def _front_questions(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> list[Statement]:
+    return [
+        taking.front(queue.id, now_ms, wanted, tx.ledger.page_bytes),
+        taking.overdue(queue.id, now_ms, limits.MAINTENANCE_ROWS),
+    ]
 
 
 def _until_lane(front: list[Row], queue: Queue) -> list[Row]:
@@ -252,13 +286,13 @@ def _expire_heads(tx: Transaction, queue: Queue, now_ms: int) -> None:
     writes.run()
 
 
-def _remember(tx: Transaction, row: Row, token: bytes, until: int) -> None:
+def remember(tx: Transaction, row: Row, token: bytes, until: int) -> None:
     """What a settlement will find, for a store that takes a guess at it (`Ledger.leases`)."""
     leases = tx.ledger.leases
     if leases is not None:
         leases[row[0]] = rows.held_after_lock(row, token, until)
 
 
-def _count_deliveries(tx: Transaction, queue: Queue, found: list[Message]) -> None:
+def count_deliveries(tx: Transaction, queue: Queue, found: list[Message]) -> None:
     tx.happened(queue.name, "delivered", len(found))
     tx.happened(queue.name, "redelivered", sum(m.delivery_count > 1 for m in found))

@@ -8,6 +8,8 @@ one that was fetched deferred, for nobody remembers that it was.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.contract.ext import ReleaseRequest, ReleaseResponse
@@ -19,6 +21,7 @@ from mqlite_actor.storage import memory, messages, queues, receipts, rows
 from mqlite_actor.storage.database import Transaction, WriteSet
 from mqlite_actor.storage.queues import Queue
 from mqlite_actor.storage.receipts import Verb
+from mqlite_actor.storage.rows import Held
 
 Lease = tuple[int, bytes]
 """Sequence number and token."""
@@ -54,30 +57,27 @@ def _release_all(
     Receipts are looked up before this call writes its own.
     """
     leases = list(wanted)
-    read = tx.run(
-        [
-            *(messages.held(seq) for seq, _ in leases),
-            *(
-                receipts.find(seq, queue.id, Verb.RELEASED, token, None, now_ms)
-                for seq, token in leases
-            ),
-        ]
-    )
-    found, known = read[: len(leases)], read[len(leases) :]
-    writes = tx.writes()
-    released: set[Lease] = set()
-    for (seq, token), row, receipt in zip(leases, found, known, strict=True):
+    if attempt_id:
+        tx.expect([memory.find_attempt(queue.id, attempt_id, now_ms)])
+    found = tx.run([messages.held(seq) for seq, _ in leases])
+    released: dict[Lease, Held] = {}
+    for (seq, token), row in zip(leases, found, strict=True):
         held = rows.held(row[0]) if row else None
-        if held is None or not is_held(held, queue, token, now_ms):
-            wanted[seq, token] = bool(receipt)
-            continue
+        if held is not None and is_held(held, queue, token, now_ms):
+            released[seq, token] = held
+    missed = [lease for lease in leases if lease not in released]
+    known = tx.run(
+        [receipts.find(seq, queue.id, Verb.RELEASED, token, None, now_ms) for seq, token in missed]
+    )
+    wanted |= {lease: bool(receipt) for lease, receipt in zip(missed, known, strict=True)}
+    writes = tx.writes()
+    for (seq, token), held in released.items():
         lifecycle.give_back(tx, writes, queue, held, Event.RELEASE, None, uncount=1)
         kept_until = instant(now_ms, limits.RECEIPT_MS)
         writes.add(receipts.insert(seq, queue.id, Verb.RELEASED, token, None, kept_until))
         wanted[seq, token] = True
-        released.add((seq, token))
     if attempt_id and released:
-        _forget_attempt(tx, writes, queue, attempt_id, released, now_ms)
+        _forget_attempt(tx, writes, queue, attempt_id, released.keys(), now_ms)
     writes.run()
 
 
@@ -86,7 +86,7 @@ def _forget_attempt(
     writes: WriteSet,
     queue: Queue,
     attempt_id: str,
-    released: set[Lease],
+    released: AbstractSet[Lease],
     now_ms: int,
 ) -> None:
     """The record of these leases goes, so that a repetition claims anew (ruling R1); one of other

@@ -9,6 +9,8 @@ budget of a page (faults B60).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -19,7 +21,7 @@ from mqlite_actor.contract.ext import FoundMessage, SearchRequest, SearchRespons
 from mqlite_actor.contract.words import State
 from mqlite_actor.semantics.peek import STATES
 from mqlite_actor.storage import looking, messages, queues, rows
-from mqlite_actor.storage.database import Row, Transaction
+from mqlite_actor.storage.database import Row, Statement, Transaction
 from mqlite_actor.storage.rows import Envelope
 
 _PAGE_TOKEN: Final = re.compile("[1-9][0-9]{0,18}")
@@ -35,10 +37,12 @@ def search(tx: Transaction, request: SearchRequest, now_ms: int) -> SearchRespon
     states = STATES[request.state]
     looked_at = tx.run([messages.browse(queue.id, states, start, limits.SEARCH_ROWS)])[0]
     in_range = [row for row in looked_at if not request.to_seq or row[0] <= request.to_seq]
-    envelopes = tx.run([looking.envelope(seq) for seq, _ in in_range])
     page = _Page(tx, request)
+    look_into = page.looks_ahead(in_range)
+    tx.expect(look_into)
+    envelopes = tx.run([looking.envelope(seq) for seq, _ in in_range])
     candidates = [rows.envelope(row) for (row,) in envelopes]
-    page.look_ahead(candidates)
+    page.look_ahead(in_range, look_into)
     for each in candidates:
         if not page.take(each):
             break
@@ -89,18 +93,22 @@ class _Page:
         self.last = 0  # the highest number that was looked at
         self.is_whole = True  # nothing stopped it before the last candidate
 
-    def look_ahead(self, candidates: list[Envelope]) -> None:
-        """Where a question costs a round trip, ask at once of all bodies that may be searched."""
+    def looks_ahead(self, numbers: Sequence[Row]) -> list[Statement]:
+        """Where a question costs a round trip: those of all bodies that may be searched, by number
+        and length."""
         if not (self._body_text and self._tx.ledger.is_distant):
-            return
-        chosen: list[Envelope] = []
-        total = 0
-        for each in candidates:
-            if total < limits.SEARCH_BYTES and _is_wanted(self._request, each):
-                chosen.append(each)
-                total += each.body_bytes
-        hits = self._tx.run([looking.body_holds(each.id, self._body_text) for each in chosen])
-        self._holding = {each.id: bool(hit) for each, hit in zip(chosen, hits, strict=True)}
+            return []
+        before = accumulate((size for _, size in numbers), initial=0)
+        return [
+            looking.body_holds(seq, self._body_text)
+            for (seq, _), total in zip(numbers, before, strict=False)
+            if total < limits.SEARCH_BYTES
+        ]
+
+    def look_ahead(self, numbers: Sequence[Row], asked: Sequence[Statement]) -> None:
+        """Ask them at once."""
+        hits = self._tx.run(asked)
+        self._holding = {seq: bool(hit) for (seq, _), hit in zip(numbers, hits, strict=False)}
 
     def take(self, stored: Envelope) -> bool:
         """Look at the next message; False if the page ends before it."""

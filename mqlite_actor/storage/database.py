@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from mqlite_actor.contract import limits
 from mqlite_actor.storage import counts
@@ -36,7 +36,21 @@ WriteMany = Callable[[str, Sequence[tuple[Value, ...]]], object]
 Told = Callable[[list[list[Row]]], None]
 """What to do with the rows of statements, once there are some."""
 
-Later = Callable[[Sequence[Statement], Told], None]
+
+class Recall(NamedTuple):
+    """What tells the same as the rows of a `later` whose answer was lost after COMMIT: a question,
+    and what to do with its rows."""
+
+    statement: Statement
+    told: Callable[[list[Row]], None]
+
+
+class Later(Protocol):
+    """Run these when it suits; `told` of their rows, or the `recall` of its own."""
+
+    def __call__(
+        self, statements: Sequence[Statement], told: Told, recall: Recall | None = None
+    ) -> None: ...
 
 
 class Stored(IntEnum):
@@ -72,6 +86,7 @@ class Ledger:
 
     __slots__ = (
         "_page_bytes", "filters", "is_ahead", "knows_all", "last_seq", "leases", "queues",
+        "stale_fronts",
     )  # fmt: skip
 
     def __init__(self, *, page_bytes: int = 0, keeps_leases: bool = False) -> None:
@@ -82,6 +97,7 @@ class Ledger:
         self._page_bytes = page_bytes
         self.knows_all = False
         self.leases: dict[int, Row] | None = {} if keeps_leases else None
+        self.stale_fronts: set[int] = set()  # queues whose first messages are past their time
 
     def forget(self) -> None:
         """Drop everything; the next transaction reads it from the file."""
@@ -89,6 +105,7 @@ class Ledger:
         self.last_seq = UNREAD
         self.is_ahead = True
         self.knows_all = False
+        self.stale_fronts.clear()
         if self.leases:
             self.leases.clear()
 
@@ -124,8 +141,8 @@ class Transaction:
     """One open transaction of the writer. Not usable after its commit or rollback."""
 
     __slots__ = (
-        "_deltas", "_removes", "deleted", "dues", "events", "filter_failures", "later", "ledger",
-        "random", "run", "run_many", "wakes", "write", "write_many",
+        "_deltas", "_removes", "deleted", "dues", "events", "expect", "filter_failures", "later",
+        "ledger", "random", "run", "run_many", "wakes", "write", "write_many",
     )  # fmt: skip
 
     def __init__(
@@ -137,6 +154,7 @@ class Transaction:
         write: Write | None = None,
         write_many: WriteMany | None = None,
         later: Later | None = None,
+        expect: Write | None = None,
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self.random = random  # so many secret bytes; the same again if a verb is run again
@@ -145,6 +163,9 @@ class Transaction:
         self.write = write or run  # as `run`, where nobody needs the rows
         self.write_many = write_many or run_many
         self.later = later or self._at_once  # as `run`, where only what is told waits for the rows
+        # Says what will probably be run next, as one set: it may be asked with what is run now.
+        # Only for what this verb's own writes before that do not change.
+        self.expect = expect or _needless
         self.ledger = ledger
         self.events: dict[tuple[str, str], int] = {}
         self.deleted: set[str] = set()
@@ -248,11 +269,16 @@ class Transaction:
         self._removes = False
 
     def absorb(self, other: Transaction) -> None:
-        """Take over what another transaction on the same store is to write and to make true."""
+        """Take over what another transaction on the same store is to write."""
         for queue_id, delta in other._deltas.items():
             mine = self._deltas.setdefault(queue_id, [0] * counts.COLUMNS)
             mine[:] = [number + change for number, change in zip(mine, delta, strict=True)]
         self._removes |= other._removes
+
+    def absorb_truth(self, other: Transaction) -> None:
+        """Take over what another transaction on the same store made true."""
+        for queue, number in other.wakes.items():
+            self.wake(queue, number)
         self.deleted |= other.deleted
         for key in [key for key in self.events if key[0] in other.deleted]:
             del self.events[key]
@@ -265,8 +291,15 @@ class Transaction:
         for task, at_ms in other.dues.items():
             self.due(task, at_ms)
 
-    def _at_once(self, statements: Sequence[Statement], told: Told) -> None:
+    def _at_once(
+        self, statements: Sequence[Statement], told: Told, recall: Recall | None = None
+    ) -> None:
+        assert recall is None, "only for a store that keeps what is written later"
         told(self.run(statements))
+
+
+def _needless(_: Sequence[Statement]) -> None:
+    """A question costs nothing here: it is asked when it is asked."""
 
 
 class WriteSet:

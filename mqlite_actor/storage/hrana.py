@@ -75,6 +75,14 @@ class HranaStore(Fileless):
         """Requests that were sent so far."""
         return self._link.requests
 
+    def patience(self) -> Patience:
+        """For tries that end when the store is cut off."""
+        return Patience(cut=self._link.is_cut)
+
+    def cut(self) -> None:
+        """Never wait for the server again; from any thread."""
+        self._link.cut()
+
     # -- transactions of the engine ----------------------------------------------------------------
 
     def ask(self, statements: Sequence[Statement]) -> list[list[Row]]:
@@ -156,7 +164,7 @@ class HranaStore(Fileless):
 
         OutcomeUnknown, and the store in doubt, if that cannot be found out in time.
         """
-        patience, number = Patience(), self._owner.number
+        patience, number = self.patience(), self._owner.number
         while True:
             found = self._moved_on()
             if found is not None and found.word != self._owner.word:

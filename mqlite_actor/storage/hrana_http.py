@@ -8,8 +8,11 @@ request certainly not run (`NotRun`), is it refused for good (a contract error),
 
 from __future__ import annotations
 
+import socket
 import ssl
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -52,9 +55,9 @@ class NoPipeline(StorageFailed):
 
 
 class Link:
-    """A connection that is opened when it is needed, and again when it broke."""
+    """A connection that is opened when it is needed, and again when it broke; until it is cut."""
 
-    __slots__ = ("_base", "_headers", "_http", "_pool", "requests")
+    __slots__ = ("_base", "_headers", "_http", "_pool", "_socket", "is_cut", "requests")
 
     def __init__(self, base_url: str, token: str) -> None:
         try:
@@ -75,6 +78,8 @@ class Link:
             max_keepalive_connections=1,
             keepalive_expiry=limits.REMOTE_KEEP_SECONDS,
         )
+        self._socket: socket.socket | None = None  # of the last connection
+        self.is_cut = threading.Event()
         self.requests = 0
 
     def pipeline(self, body: bytes, base_url: str | None = None) -> bytes:
@@ -112,6 +117,22 @@ class Link:
         except NotRun:
             return b""
 
+    def cut(self) -> None:
+        """Break the connection under whoever waits for it, and refuse every later request as never
+        run; for good. The one thing here that other threads may call."""
+        self.is_cut.set()
+        if self._socket is not None:
+            # Past TLS, whose own shutdown is for the thread that reads. OSError: it has ended.
+            with suppress(OSError):
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def _note(self, event: str, info: Mapping[str, Any]) -> None:
+        """Told by httpcore of each step; remembers what `cut` is to break."""
+        if event in _CONNECTED:
+            self._socket = info["return_value"].get_extra_info("socket")
+            if self.is_cut.is_set():
+                raise _cut_off()
+
     def close(self) -> None:
         """Hang up."""
         self._pool.close()
@@ -119,6 +140,8 @@ class Link:
     def _ask(
         self, method: str, path: str, body: bytes, base_url: str | None
     ) -> tuple[int, Mapping[str, str], bytes]:
+        if self.is_cut.is_set():
+            raise _cut_off()
         http = self._http
         place, query = (base_url.rstrip("/"), "") if base_url else self._base
         if self._base[0].startswith("https:") and not place.startswith("https:"):
@@ -131,7 +154,7 @@ class Link:
                 url,
                 headers=self._headers,
                 content=body or None,
-                extensions={"timeout": _TIMEOUTS},
+                extensions={"timeout": _TIMEOUTS, "trace": self._note},
             ) as response:
                 found = _whole(response)
         except (http.ConnectError, http.ConnectTimeout, http.PoolTimeout) as error:
@@ -147,12 +170,18 @@ class Link:
         return response.status, headers, found
 
 
+_CONNECTED: Final = ("connection.connect_tcp.complete", "connection.start_tls.complete")
+
 _TIMEOUTS: Final = {
     "connect": limits.REMOTE_CONNECT_SECONDS,
     "read": limits.REMOTE_ANSWER_SECONDS,
     "write": limits.REMOTE_ANSWER_SECONDS,
     "pool": limits.REMOTE_CONNECT_SECONDS,
 }
+
+
+def _cut_off() -> Unreached:
+    return Unreached("the engine ends and waits for the remote database no longer")
 
 
 class _TooLong(Exception):

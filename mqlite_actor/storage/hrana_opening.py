@@ -59,7 +59,7 @@ def open_remote(
     link = Link(dsn, auth_token)
     try:
         stream = Stream(link)
-        _probe(link, stream)
+        probe(link, stream)
         if not _is_ours(stream, location):
             if not create:
                 raise OpenError(f"{location} holds no queue yet")
@@ -98,7 +98,7 @@ def masked(dsn: str) -> str:
     return "libsql://***"
 
 
-def _probe(link: Link, stream: Stream) -> None:
+def probe(link: Link, stream: Stream) -> None:
     """Find out whether the server can close a stream; one that cannot has a single connection."""
     for is_shared in (False, True):
         stream.is_shared = is_shared

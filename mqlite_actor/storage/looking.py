@@ -19,15 +19,18 @@ SELECT 1 FROM messages WHERE id = ? AND instr(
   coalesce(body, (SELECT b.body FROM bodies AS b WHERE b.id = messages.id)), ?) > 0"""
 
 # messages_by_group: the first row of the lane that lives, whatever its state.
-GROUP_HEAD: Final = """
-SELECT id FROM messages WHERE queue_id = ? AND group_id = ? AND state < 6 AND id > 0
-ORDER BY id LIMIT 1"""
+GROUP_HEAD: Final = f"""
+SELECT {ALL_BUT_BODY}, {BODY_BYTES} FROM messages
+WHERE queue_id = ? AND group_id = ? AND state < 6 AND id > 0 ORDER BY id LIMIT 1"""
 
 _FIRST = (
     "SELECT * FROM (SELECT id FROM messages WHERE queue_id = ? AND state = {} ORDER BY id LIMIT 1)"
 )
 QUEUE_HEAD: Final = f"""
 SELECT min(id) FROM ({" UNION ALL ".join(_FIRST.format(state) for state in range(1, 6))})"""
+
+QUEUE_HEAD_ENVELOPE: Final = f"""
+SELECT {ALL_BUT_BODY}, {BODY_BYTES} FROM messages WHERE id = ({QUEUE_HEAD})"""
 
 WAITING_LANES: Final = """
 SELECT group_id, min(id), count(*) FROM (
@@ -71,14 +74,19 @@ def body_holds(seq: int, text: bytes) -> Statement:
     return BODY_HOLDS, (seq, text)
 
 
-def group_head(queue_id: int, group_id: str) -> Statement:
-    """The message that stands first in a group."""
+def group_head_envelope(queue_id: int, group_id: str) -> Statement:
+    """The envelope of the message that stands first in a group."""
     return GROUP_HEAD, (queue_id, group_id)
 
 
 def queue_head(queue_id: int) -> Statement:
     """The live message with the lowest number, or NULL."""
     return QUEUE_HEAD, (queue_id,) * 5
+
+
+def queue_head_envelope(queue_id: int) -> Statement:
+    """The envelope of the live message with the lowest number."""
+    return QUEUE_HEAD_ENVELOPE, (queue_id,) * 5
 
 
 def waiting_lanes(queue_id: int, rows: int, lanes: int) -> Statement:

@@ -113,17 +113,6 @@ WHERE queue_id = ? AND state = 1 AND (expires_at = 0 OR expires_at > ?) ORDER BY
 HEAD_ROWS: Final = f"""
 SELECT {WHOLE} FROM messages WHERE queue_id = ? AND state = 1 ORDER BY id LIMIT ?"""
 
-# The same within a budget of bytes, the row that reaches it included: one question where the two
-# above are asked one after the other, dearer where a question costs nothing.
-PAGE: Final = f"""
-SELECT {WHOLE} FROM messages WHERE queue_id = ? AND state = 1 AND id <= (
-  SELECT max(id) FROM (
-    SELECT id, sum(size) OVER (ORDER BY id) - size AS before FROM (
-      SELECT id, {BODY_BYTES} AS size FROM messages
-      WHERE queue_id = ? AND state = 1 ORDER BY id LIMIT ?))
-  WHERE before < ?)
-ORDER BY id"""
-
 HELD_COLUMNS: Final = (
     "id, queue_id, state, delivery_count, locked_until, lock_token, expires_at, group_id,"
     f" {BODY_BYTES}, body IS NULL"
@@ -168,11 +157,6 @@ def fresh_heads(queue_id: int, now_ms: int, limit: int) -> Statement:
 def head_rows(queue_id: int, limit: int) -> Statement:
     """The whole rows of the next messages in line."""
     return HEAD_ROWS, (queue_id, limit)
-
-
-def page(queue_id: int, limit: int, bytes_max: int) -> Statement:
-    """The whole rows of the next messages in line, up to a number and a sum of bytes."""
-    return PAGE, (queue_id, queue_id, limit, bytes_max)
 
 
 def held_heads(queue_id: int, limit: int) -> Statement:
@@ -315,6 +299,21 @@ _PEEKS: Final = {
 def browse(queue_id: int, states: tuple[Stored, ...], from_seq: int, limit: int) -> Statement:
     """id and body length of the rows in these states from a number on, in order."""
     return _PEEKS[states], (queue_id, from_seq, limit) * len(states) + (limit,)
+
+
+_BROWSE_HELD = f"SELECT {HELD_COLUMNS} FROM messages WHERE id IN (SELECT id FROM ({{}}))"
+HELD_ACTIVE: Final = _BROWSE_HELD.format(_PEEKS[Stored.READY, Stored.WAITING]) + " ORDER BY id"
+HELD_ALL: Final = _BROWSE_HELD.format(_PEEKS[tuple(Stored)]) + " ORDER BY id"
+
+
+def browse_active(queue_id: int, from_seq: int, limit: int) -> Statement:
+    """What a decision about each active row from a number on needs (`rows.held`), in order."""
+    return HELD_ACTIVE, (queue_id, from_seq, limit) * 2 + (limit,)
+
+
+def browse_held(queue_id: int, limit: int) -> Statement:
+    """The same for the first rows in whatever state."""
+    return HELD_ALL, (queue_id, 0, limit) * len(Stored) + (limit,)
 
 
 # -- sweeping --------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ decides about leases: a test that stands still must not wait for ever.
 from __future__ import annotations
 
 import random
-import time
+import threading
 
 from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import limits
@@ -16,11 +16,14 @@ _real = SystemClock()
 
 
 class Patience:
-    """One thing's tries, until `seconds` are over."""
+    """One thing's tries, until `seconds` are over, or `cut` is set."""
 
-    __slots__ = ("_ends_at", "_pause")
+    __slots__ = ("_cut", "_ends_at", "_pause")
 
-    def __init__(self, seconds: float = limits.REMOTE_PATIENCE_SECONDS) -> None:
+    def __init__(
+        self, seconds: float = limits.REMOTE_PATIENCE_SECONDS, cut: threading.Event | None = None
+    ) -> None:
+        self._cut = cut or threading.Event()
         self._ends_at = _real.monotonic() + seconds
         self._pause = limits.REMOTE_PAUSE_SECONDS
 
@@ -36,5 +39,4 @@ class Patience:
         self._pause = min(2 * self._pause, limits.REMOTE_PAUSE_SECONDS_MAX)
         if _real.monotonic() + seconds > self._ends_at:
             return False
-        time.sleep(seconds)
-        return True
+        return not self._cut.wait(seconds)

@@ -28,7 +28,7 @@ WHOLE: Final = (
 )
 """As they are read: the body wherever it is, and whether it is kept apart."""
 
-EXPIRES_AT, GROUP_ID, IS_APART = 8, 9, 19
+STATE, LOCK_TOKEN, EXPIRES_AT, GROUP_ID, BODY, IS_APART = 2, 6, 8, 9, 18, 19
 """Places in a WHOLE row that decisions look at."""
 
 WIRE_STATE: Final = {

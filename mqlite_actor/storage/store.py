@@ -14,6 +14,7 @@ import apsw
 
 from mqlite_actor.contract import limits
 from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
+from mqlite_actor.storage.patience import Patience
 from mqlite_actor.storage.reading import Look, Readers, Step
 
 T = TypeVar("T")
@@ -156,6 +157,15 @@ class DistantStore(Store, Protocol):
     All raise Again where running the transaction anew is right, OutcomeUnknown when nobody can tell
     whether it committed, and the contract's errors when it is rolled back for good.
     """
+
+    def patience(self) -> Patience:
+        """For tries that end when the store is cut off."""
+        ...
+
+    def cut(self) -> None:
+        """End the request that is under way, and refuse every later one as never run. From any
+        thread; for good."""
+        ...
 
     def ask(self, statements: Sequence[Statement]) -> list[list[Row]]:
         """Each one's rows, in one request; the transaction stays open."""

@@ -34,7 +34,7 @@ from mqlite_actor.sdk.linked import Linked, open_link
 from tests.conformance.audit import audit_file
 from tests.conformance.broker import Broker
 from tests.conformance.faces import InThreads, on_asyncio
-from tests.conformance.remote_engines import LIVE, live_engine, remote_engine
+from tests.conformance.remote_engines import LIVE, TOKEN, engine_on, remote_engine
 
 R = TypeVar("R")
 
@@ -63,7 +63,7 @@ class HandleKind:
     open: Callable[[Surroundings], AbstractAsyncContextManager[Handle]]
     drives_clock: bool = False
     broker: str = ""
-    """The fixture of the broker that it needs."""
+    """The fixture of the broker, or of the database server, that it needs."""
     is_remote: bool = False
     """Its store is far away: only a slice of the suite runs there each time."""
 
@@ -204,7 +204,14 @@ async def _remote(around: Surroundings) -> AsyncIterator[Handle]:
 
 @asynccontextmanager
 async def _live(around: Surroundings) -> AsyncIterator[Handle]:
-    async with live_engine(around.clock) as engine:
+    async with engine_on(LIVE, around.clock, TOKEN) as engine:
+        yield Embedded(engine)
+
+
+@asynccontextmanager
+async def _sqld(around: Surroundings) -> AsyncIterator[Handle]:
+    assert around.broker is not None
+    async with engine_on(around.broker.url, around.clock) as engine:
         yield Embedded(engine)
 
 
@@ -212,6 +219,7 @@ KINDS: Final = (
     HandleKind("embedded", _embedded, drives_clock=True),
     HandleKind("link", _link, drives_clock=True),
     HandleKind("remote", _remote, drives_clock=True, is_remote=True),
+    HandleKind("sqld", _sqld, drives_clock=True, broker="sqld", is_remote=True),
     HandleKind("embedded-sync", _embedded_sync),
     HandleKind("embedded-asyncio", _embedded_asyncio),
     HandleKind("http", _http, broker="broker"),
@@ -220,5 +228,6 @@ KINDS: Final = (
     HandleKind("hypercorn", _http, broker="broker_without_lane"),
     HandleKind("worker", _http, broker="broker_of_one_worker"),
     HandleKind("workers", _http, broker="broker_of_two_workers"),
+    HandleKind("far-workers", _http, broker="far_broker_of_two_workers", is_remote=True),
     *([HandleKind("live", _live, drives_clock=True, is_remote=True)] if LIVE else []),
 )

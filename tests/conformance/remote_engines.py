@@ -1,8 +1,9 @@
-"""Engines on remote databases for the conformance suite: the real tursodb, and somebody's own.
+"""Engines on remote databases for the conformance suite: real tursodb, real sqld, somebody's own.
 
 Called by `handles.py`. Each test has an empty store: tursodb starts anew with a file of the test's
-own; the database that MQLITE_TEST_DB names (with MQLITE_TEST_DB_AUTH_TOKEN) is emptied of what the
-queue keeps in it. When the engine is closed, the store passes the audit.
+own; sqld, which all tests of a worker share, and the database that MQLITE_TEST_DB names (with
+MQLITE_TEST_DB_AUTH_TOKEN) are emptied of what the queue keeps in them. When the engine is closed,
+the store passes the audit.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -44,10 +46,10 @@ async def remote_engine(folder: Path, clock: Clock) -> AsyncIterator[Engine]:
 
 
 @asynccontextmanager
-async def live_engine(clock: Clock) -> AsyncIterator[Engine]:
-    """An engine on the database of MQLITE_TEST_DB, emptied before."""
-    store = parse_store(LIVE)
-    token = TOKEN or store.token
+async def engine_on(address: str, clock: Clock, token: str = "") -> AsyncIterator[Engine]:
+    """An engine on a database that others had before, emptied of what the queue keeps in it."""
+    store = parse_store(address)
+    token = token or store.token
     hrana_opening.open_remote(store.dsn, auth_token=token).close()  # its tables are there now
     read = read_remotely(store.dsn, token)
     for name in schema.columns():
@@ -64,11 +66,21 @@ async def live_engine(clock: Clock) -> AsyncIterator[Engine]:
 def read_remotely(url: str, token: str = "") -> Callable[[Statement], list[Row]]:
     """Rows of one statement, asked past the engine."""
 
+    @cache
+    def is_shared() -> bool:
+        link = Link(url, token)
+        try:
+            stream = Stream(link)
+            hrana_opening.probe(link, stream)
+            return stream.is_shared
+        finally:
+            link.close()
+
     def read(statement: Statement) -> list[Row]:
         link = Link(url, token)
         try:
             stream = Stream(link)
-            stream.is_shared = True  # nothing is closed, so every server understands it
+            stream.is_shared = is_shared()
             sql, arguments = statement
             reply = stream.steps([Step(sql, arguments)])
             assert reply.batch is not None, reply.failure

@@ -2,8 +2,8 @@
 
 Asked by tests/conftest.py when it makes the rows of the handle kind `remote`. tursodb answers some
 80 requests a second one after the other, so the whole suite takes minutes there:
-`MQLITE_REMOTE=all` runs it (`make proof` does), a plain run takes CHOSEN, in which every verb and
-every pass comes at least once.
+`MQLITE_REMOTE=all` runs it (`make proof` does), a plain run takes CHOSEN, in which every verb
+(test_remote_slice.py) and every pass comes at least once.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ CHOSEN: Final = frozenset({
     "test_a_message_is_delivered_at_most_the_limit_by_abandons",
     "test_a_message_is_stored_once_for_each_subscription",
     "test_a_new_key_is_echoed_with_a_token_that_is_nowhere_else",
+    "test_a_new_ordering_holds_for_what_is_there",
     "test_a_redriven_message_takes_its_old_place_in_line",
     "test_a_released_message_was_never_delivered",
     "test_a_renewal_starts_the_lock_duration_anew_under_the_same_token",
@@ -41,6 +42,7 @@ CHOSEN: Final = frozenset({
     "test_in_place_it_takes_its_old_place_in_line",
     "test_of_concurrent_settlements_exactly_one_verb_wins",
     "test_one_message_of_a_group_is_in_flight_and_other_groups_flow",
+    "test_only_active_messages_go",
     "test_purge_deletes_dead_letters_alone",
     "test_receive_and_delete_removes_the_message_and_shows_no_lease",
     "test_reject_dead_letters_with_the_reason",
@@ -48,6 +50,7 @@ CHOSEN: Final = frozenset({
     "test_the_pass_takes_expired_messages_of_every_state",
     "test_the_same_id_and_body_is_stored_once",
     "test_the_same_id_returns_the_same_batch_and_counts_one_delivery",
+    "test_an_empty_subscription_is_gone_and_gets_nothing_any_more",
     "test_to_discard_needs_the_generation_and_takes_every_state",
     "test_what_is_given_changes_and_the_rest_stays",
 })  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 from mqlite_actor.clock import ManualClock
 from tests.hrana.faults import Hold
 from tests.hrana.manners import TURSODB
+from tests.hrana.real_server import BOUND_SECONDS
 from tests.hrana.server import HranaServer, running_hrana
 from tests.hrana.talking import (
     CLOSE,
@@ -23,7 +24,7 @@ from tests.hrana.talking import (
     rows,
     talking,
 )
-from tests.hrana.tursodb import BOUND_SECONDS, running_tursodb
+from tests.hrana.tursodb import running_tursodb
 from tests.hrana.values import Json, encoded
 
 BEGIN, COMMIT = execute("BEGIN IMMEDIATE"), execute("COMMIT")

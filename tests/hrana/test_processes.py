@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 from tests.conformance.broker import ROOT
+from tests.hrana.real_server import BOUND_SECONDS, pipeline
 from tests.hrana.recording import Spoken, transaction
 from tests.hrana.talking import execute, outcomes, rows, talking
-from tests.hrana.tursodb import BOUND_SECONDS, Tursodb, pipeline
+from tests.hrana.tursodb import Tursodb
 
 
 def test_tursodb_comes_back_from_a_kill_with_what_it_committed(tursodb: Tursodb) -> None:

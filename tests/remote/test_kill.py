@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,12 @@ import trio
 from tests.conformance.audit import audit
 from tests.conformance.remote_engines import read_remotely
 from tests.crash.test_broker_kill import QUEUE, Ledger, call, drain, load, settle_doubts
+from tests.hrana.real_server import RealServer
+from tests.hrana.sqld import running_sqld
 from tests.hrana.tursodb import running_tursodb
 from tests.services.broker_process import started
+
+Running = Callable[[Path], AbstractContextManager[RealServer]]
 
 SENDS = 60
 ROUND_SECONDS = 60.0
@@ -19,10 +25,13 @@ ROUND_SECONDS = 60.0
 
 
 @pytest.mark.promise("W119", "E88")
-async def test_what_a_killed_broker_had_answered_is_true_in_the_next(tmp_path: Path) -> None:
+@pytest.mark.parametrize("running", [running_tursodb, running_sqld], ids=["tursodb", "sqld"])
+async def test_what_a_killed_broker_had_answered_is_true_in_the_next(
+    tmp_path: Path, running: Running
+) -> None:
     """The next one waits for the rest of the lease that the dead one had on the database."""
     ledger = Ledger()
-    with running_tursodb(tmp_path) as server:
+    with running(tmp_path) as server:
         with started(tmp_path, MQLITE_DB=server.url) as broker:
             async with await broker.connect() as client:
                 await call(client, "AdminService/CreateQueue", QUEUE)

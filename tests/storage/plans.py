@@ -31,11 +31,13 @@ BROWSE = (
     *BODY,
 )
 SORTED_PAGE = (*BROWSE, "USE TEMP B-TREE FOR ORDER BY")  # at most a page of numbers and lengths
+SORTED_PAGE_OF = {states: (*BROWSE * states, "USE TEMP B-TREE FOR ORDER BY") for states in (2, 6)}
 GROUP_LIVES = ("SEARCH e USING INDEX messages_by_group (queue_id=? AND group_id=? AND rowid>?)",)
 QUEUE_LIVES = ("SEARCH e USING COVERING INDEX messages_by_state (queue_id=? AND state=?)",)
 IN_FRONT_IN_GROUP = (GROUP_LIVES[0].replace(")", " AND rowid<?)"),)
 IN_FRONT_IN_QUEUE = (QUEUE_LIVES[0].replace(")", " AND rowid<?)"),)
 AHEAD = (BY_STATE_ALONE[0].replace(")", " AND rowid<?)"),)
+TAKEN_PAGE = (*BY_STATE, *BODY, *BY_STATE)
 TOMBSTONE = (
     "SEARCH tombstones USING COVERING INDEX sqlite_autoindex_tombstones_1 (name=? AND generation=?)"
 )
@@ -102,11 +104,13 @@ PLANS: dict[str, tuple[str, ...]] = {
     "looking.ENVELOPE": (*BY_ID, *BODY),
     "looking.GROUP_HEAD": (
         "SEARCH messages USING INDEX messages_by_group (queue_id=? AND group_id=? AND rowid>?)",
+        *BODY,
     ),
     "looking.LAST_ACTIVE": BY_STATE_ALONE * 2,
     "looking.LAST_SETTLED": ("SEARCH receipts USING INDEX receipts_by_seq (seq_number=?)",),
     "looking.OLDEST_DEAD": BY_STATE,
     "looking.QUEUE_HEAD": BY_STATE_ALONE * 5,
+    "looking.QUEUE_HEAD_ENVELOPE": (*BY_ID, *BY_STATE_ALONE * 5, *BODY),
     "looking.WAITING_LANES": (
         *BY_STATE,
         "USE TEMP B-TREE FOR GROUP BY",  # of the rows looked at, a thousand at most
@@ -155,7 +159,8 @@ PLANS: dict[str, tuple[str, ...]] = {
     "messages.GROUP_LIVES": GROUP_LIVES,
     "messages.HEADS": (*BY_STATE, *BODY),
     "messages.CERTIFY": ("SCAN CONSTANT ROW", *BY_ID),
-    "messages.PAGE": (BY_STATE[0].replace(")", " AND rowid<?)"), *BY_STATE, *BODY, *BODY),
+    "messages.HELD_ACTIVE": (*BY_ID, *SORTED_PAGE_OF[2], *BODY),
+    "messages.HELD_ALL": (*BY_ID, *SORTED_PAGE_OF[6], *BODY),
     "messages.HEAD_ROWS": (*BY_STATE, *BODY),
     "messages.HELD": (*BY_ID, *BODY),
     "messages.HELD_HEADS": (*BY_STATE, *BODY),
@@ -225,11 +230,31 @@ PLANS: dict[str, tuple[str, ...]] = {
     ),
     "subscriptions.TOPIC_OF": ("SEARCH subscriptions USING INTEGER PRIMARY KEY (rowid=?)",),
     "subscriptions.UNSUBSCRIBE": ("SEARCH subscriptions USING INTEGER PRIMARY KEY (rowid=?)",),
+    "taking.COUNT": (
+        *TAKEN_PAGE,
+        "SEARCH counts USING INTEGER PRIMARY KEY (rowid=?)",
+        "SCAN page",
+    ),
+    "taking.FRONT": (*BY_ID, *TAKEN_PAGE, *BODY),
+    "taking.IN_GROUP": (
+        *BY_ID,
+        "SEARCH messages USING INDEX messages_by_group (queue_id=? AND group_id=? AND rowid>?)",
+        *BODY * 2,
+    ),
+    "taking.IN_QUEUE": (*BY_ID, BROWSE[0], AHEAD[0].replace(" messages ", " e ", 1), *BODY * 2),
+    "taking.LEASED": ("SEARCH messages USING INDEX messages_by_lease (locked_until=?)", *BODY),
+    "taking.OVERDUE": (
+        "SEARCH messages USING INDEX messages_by_expiry (expires_at>? AND expires_at<?)",
+        *BODY,
+    ),
+    "taking.STALE": BY_STATE,
+    "taking.TAKE": (*TAKEN_PAGE, *BY_ID),
 }
 
 SCANS_ALLOWED = {
     "counts.FREE_BYTES": "two pragmas of one row",
     "messages.CERTIFY": "one row that is no table's",
+    "taking.COUNT": "one row that is no table's",
     "messages.NEXT_LEASE_END": "reads the first entry of its index",
     "messages.NEXT_TIME": "reads the first entry of its index",
     "queues.LIST": "lists all queues",
