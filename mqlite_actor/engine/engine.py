@@ -32,6 +32,7 @@ from mqlite_actor.engine.group import run_at_once, run_group
 from mqlite_actor.engine.keeper import Keeper
 from mqlite_actor.engine.leaving import run_to_its_end
 from mqlite_actor.engine.mailbox import Command, Job
+from mqlite_actor.engine.meters import StorageMeter
 from mqlite_actor.engine.observing import Observer
 from mqlite_actor.engine.outbox import Hold, UserTransaction
 from mqlite_actor.engine.outcomes import GroupResult
@@ -158,6 +159,11 @@ class Engine:
     def crash(self) -> BaseException | None:
         """What broke the writer, if anything did."""
         return self._actor.crash
+
+    @property
+    def meter(self) -> StorageMeter:
+        """Storage calls; a front-end process adds its looks."""
+        return self._actor.storage_meter
 
     @property
     def unready(self) -> str:

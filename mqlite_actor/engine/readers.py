@@ -1,6 +1,7 @@
 """Looks: what is answered from a read-only connection, beside the writer and never through it.
 
-Called by the engine for every request type in READS. A look begins its snapshot when it is its
+Called by the engine for every request type in READS, and by a front-end process of a broker, which
+looks at the file of its writer. A look begins its snapshot when it is its
 turn, so it sees every write that was acknowledged before it was asked for, and it goes on while the
 writer is held by a user's transaction. A look that touches a handful of pages runs right here in
 the trio thread, where it takes a fifth of the time of the hop to a thread, and less under load
@@ -14,7 +15,7 @@ from __future__ import annotations
 import logging
 from enum import Enum
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import trio
 
@@ -24,11 +25,9 @@ from mqlite_actor.contract.errors import CallerError, Internal, MqliteError, Una
 from mqlite_actor.contract.observe import StoragePool
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.mailbox import Command
-from mqlite_actor.engine.meters import StorageMeter
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.storage.database import Transaction
-from mqlite_actor.storage.reading import Look, NoReader
-from mqlite_actor.storage.store import Store
+from mqlite_actor.storage.reading import Look, LooksAt, NoReader
 
 _log = logging.getLogger("mqlite.engine")
 
@@ -56,6 +55,14 @@ READS: Final[dict[type[Any], Place]] = {
 """Commands that change nothing. HERE only for what costs the same however much is stored."""
 
 
+class CountsCalls(Protocol):
+    """What storage calls are counted into: a StorageMeter, or the way to one."""
+
+    def add(
+        self, operation: str, error: BaseException | None, seconds: float, number: int = 1
+    ) -> None: ...
+
+
 class LookOut:
     """Answers the looks of one engine."""
 
@@ -66,10 +73,10 @@ class LookOut:
 
     def __init__(
         self,
-        store: Store,
+        store: LooksAt,
         table: dict[type[Any], Operation],
         clock: Clock,
-        meter: StorageMeter,
+        meter: CountsCalls,
         *,
         room_seconds: float,
     ) -> None:

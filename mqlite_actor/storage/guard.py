@@ -54,6 +54,11 @@ class FileGuard:
                 " and closed the file. Use tx() or open_reader instead"
             )
 
+    def check_for_look(self) -> None:
+        """After a look: FileReplaced if what it read is not what everybody else sees."""
+        self.check_database()
+        self.check_log()
+
     def check_files(self) -> None:
         """Once a second: FileReplaced if the database, its log or its index was replaced."""
         self.check_database()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import apsw
 
@@ -122,6 +122,17 @@ class Reader:
             return False
         look.is_given_up |= self._is_given_up
         return look.is_over()
+
+
+class LooksAt(Protocol):
+    """What looks are asked of: a store, or the file of a writer elsewhere."""
+
+    complaint: str
+
+    @property
+    def readers(self) -> Readers | None: ...
+
+    def look(self, step: Step[T], look: Look, *, busy_ms: int = ...) -> T: ...
 
 
 class Readers:

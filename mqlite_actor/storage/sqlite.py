@@ -19,6 +19,7 @@ import apsw
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import OpenError, StorageFailed
 from mqlite_actor.storage import allocator, blocks, database, files, schema
+from mqlite_actor.storage.beside import look_through
 from mqlite_actor.storage.connection import (
     SYNCHRONOUS,
     check_sqlite,
@@ -28,7 +29,6 @@ from mqlite_actor.storage.connection import (
     synchronous_level,
 )
 from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
-from mqlite_actor.storage.failures import mapped
 from mqlite_actor.storage.guard import FileGuard, FileReplaced
 from mqlite_actor.storage.reading import Look, NoReader, Reader, Readers, Step
 from mqlite_actor.storage.store import FILE, MEMORY, Backend
@@ -170,24 +170,11 @@ class SqliteStore:
         if self._guard is None or not self.healthy:
             raise NoReader
         try:
-            reader = self._readers.borrow()
-        except (apsw.Error, OpenError) as error:
-            raise NoReader from error  # out of descriptors, perhaps: the writer has its own
-        is_sound = False
-        try:
-            found = reader.run(step, look, busy_ms=busy_ms)
-            self._guard.check_database()
-            self._guard.check_log()
-            is_sound = True
-        except Exception as error:
-            failure = mapped(error)
-            is_sound = not isinstance(failure, StorageFailed)
-            if not is_sound:
-                self.healthy = False
-            raise failure from error
-        finally:
-            self._readers.give_back(reader, is_sound=is_sound)
-        return found
+            check = self._guard.check_for_look
+            return look_through(self._readers, check, step, look, busy_ms=busy_ms)
+        except StorageFailed:
+            self.healthy = False
+            raise
 
     def doubt(self) -> None:
         """Nobody knows what the file holds until it was opened anew; memory is what it is."""

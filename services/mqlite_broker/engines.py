@@ -8,7 +8,7 @@ table of what may be repeated.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import trio
 
@@ -17,6 +17,7 @@ from mqlite_actor.contract.calls import CALLS
 from mqlite_actor.contract.errors import Unavailable
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.contract.observe import ObserveRequest
+from mqlite_actor.engine.beside import Beside
 from mqlite_actor.link import frames
 from mqlite_actor.link.client import Link, LinkLost
 from mqlite_actor.sdk import exchange
@@ -58,12 +59,20 @@ class AnyEngine(Protocol):
 
 class FarEngine:
     """The writer, seen from a front-end process. `names`: the calls that it serves; `report` tells
-    it what was counted so far, which Observe is to show."""
+    it what was counted so far, which Observe is to show. `beside`: who answers what only looks;
+    None where the writer has no file."""
 
-    __slots__ = ("_link", "_report", "_unready", "served")
+    __slots__ = ("_beside", "_link", "_report", "_unready", "served")
 
-    def __init__(self, link: Link, names: list[str], report: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        names: list[str],
+        report: Callable[[], None],
+        beside: Beside | None = None,
+    ) -> None:
         self._link = link
+        self._beside = beside
         self._report = report
         self._unready = OPENING
         self.served = frozenset(call.request for call in CALLS if call.name in names)
@@ -98,6 +107,10 @@ class FarEngine:
         """As `Engine.call`; Unavailable or OutcomeUnknown when the writer is gone."""
         if isinstance(request, ObserveRequest):
             self._report()
+        if self._beside is not None:
+            seen = await self._beside.look(request)
+            if seen is not None:
+                return cast("R", seen)
         try:
             return await self._link.call(request)
         except LinkLost as lost:
@@ -107,6 +120,10 @@ class FarEngine:
 
     async def authenticate(self, token: str) -> tuple[str, frozenset[Right]]:
         """As `Engine.authenticate`; Unavailable when the writer is gone."""
+        if self._beside is not None:
+            seen = await self._beside.authenticate(token)
+            if seen is not None:
+                return seen
         try:
             return await self._link.check(token)
         except LinkLost as lost:

@@ -17,12 +17,13 @@ from typing import Final, cast
 import msgspec
 import trio
 
+from mqlite_actor.engine.beside import Beside
 from mqlite_actor.link.client import Link, LinkLost
 from mqlite_broker import collector, hosting, logs, tls
 from mqlite_broker.app import BrokerApp
 from mqlite_broker.engines import FarEngine
 from mqlite_broker.settings import Settings
-from mqlite_broker.tally import ReportedChecks, ReportedTraffic, Reports
+from mqlite_broker.tally import ReportedChecks, ReportedLooks, ReportedTraffic, Reports
 
 READY: Final = "ready"
 CUT: Final = "cut"
@@ -40,6 +41,8 @@ class Orders(msgspec.Struct, frozen=True):
 
     settings: Settings
     served: list[str]
+    file: str = ""
+    """The writer's database, to be looked at from here; "" when it has no file."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -62,7 +65,8 @@ async def _serve(
         nursery.start_soon(lines.gather)
         reports = Reports(link.note)
         nursery.start_soon(_report, reports)
-        writer = FarEngine(link, orders.served, reports.send)
+        beside = Beside(orders.file, ReportedLooks(reports)) if orders.file else None
+        writer = FarEngine(link, orders.served, reports.send, beside)
         app = BrokerApp(writer, orders.settings)
         app.rpc.count_into(ReportedTraffic(reports), ReportedChecks(reports))
         nursery.start_soon(_watch, stopping, app, link)
@@ -74,6 +78,8 @@ async def _serve(
         if not is_orphan:
             reports.send()
             link.note(CUT, cut)
+        if beside is not None:
+            beside.close()
         nursery.cancel_scope.cancel()
     return WRITER_GONE if is_orphan else 0
 

@@ -107,7 +107,7 @@ async def _host(
         listeners = await _bound(settings)
         if diagnostics is not None:  # a start that was refused is none
             _note(diagnostics, STARTED, __version__)
-        sums, cut = Sums(), 0
+        sums, cut = Sums(engine.meter), 0
         collector.settle()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lines.gather)

@@ -15,6 +15,7 @@ import msgspec
 
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.observe import HttpInfo, ObserveResponse
+from mqlite_actor.engine.meters import StorageMeter, outcome_of
 from mqlite_broker.auth import OUTCOMES
 from mqlite_broker.traffic import Traffic
 
@@ -45,7 +46,15 @@ class Checked(msgspec.Struct, frozen=True, array_like=True, tag=2):
     more: int
 
 
-Report: TypeAlias = Finished | Took | Checked
+class Looked(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """A look at the writer's file has ended, in the words of `meters.outcome_of`."""
+
+    outcome: str
+    error_code: str
+    seconds: float
+
+
+Report: TypeAlias = Finished | Took | Checked | Looked
 _reports: Final = msgspec.msgpack.Decoder(list[Report])
 
 
@@ -100,12 +109,35 @@ class ReportedChecks(dict[str, int]):
         super().__setitem__(outcome, count)
 
 
+class ReportedLooks:
+    """Where a front-end process counts what it asks of the file: in the writer's meter, and told
+    with the request that it belongs to."""
+
+    __slots__ = ("_reports",)
+
+    def __init__(self, reports: Reports) -> None:
+        self._reports = reports
+
+    def add(
+        self,
+        operation: str,  # noqa: ARG002  # a front end only reads
+        error: BaseException | None,
+        seconds: float,
+        number: int = 1,
+    ) -> None:
+        """Finished calls that ended alike."""
+        for _ in range(number):
+            self._reports.add(Looked(*outcome_of(error), seconds))
+
+
 class Sums:
-    """The counters of all doors together, in the process that owns the writer."""
+    """The counters of all doors together, in the process that owns the writer, and whose storage
+    meter takes in what the front ends looked at."""
 
-    __slots__ = ("checks", "traffic")
+    __slots__ = ("_storage", "checks", "traffic")
 
-    def __init__(self) -> None:
+    def __init__(self, storage: StorageMeter) -> None:
+        self._storage = storage
         self.traffic = Traffic()
         self.checks = dict.fromkeys(OUTCOMES, 0)
 
@@ -116,6 +148,8 @@ class Sums:
                 self.traffic.count(row.rpc, row.code, row.status, row.seconds)
             elif isinstance(row, Took):
                 self.traffic.took(row.rpc, row.seconds)
+            elif isinstance(row, Looked):
+                self._storage.note("read", row.outcome, row.error_code, row.seconds)
             else:
                 self.checks[row.outcome] += row.more
 

@@ -22,6 +22,7 @@ import trio
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.calls import CALLS
 from mqlite_actor.contract.errors import OpenError
+from mqlite_actor.engine.beside import file_of
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.link.server import ServedLink
 from mqlite_broker import logs
@@ -71,7 +72,7 @@ class Workers:
         self._listeners = listeners
         share = -(-settings.connections_max // max(1, settings.workers))
         each = msgspec.structs.replace(settings, connections_max=share, db_auth_token="")
-        self._orders = msgspec.msgpack.encode(Orders(each, served))
+        self._orders = msgspec.msgpack.encode(Orders(each, served, file_of(engine)))
         self._processes: dict[int, trio.Process] = {}
         self._stopping = stopping
         self._sums = sums

@@ -351,7 +351,7 @@ async def test_workers_that_cannot_start_are_the_starts_failure(
     monkeypatch.setattr(sys, "executable", program)
     settings = read_settings({}, {"MQLITE_TOKENS": "t"})
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    workers = Workers(engine, settings, listeners, sums=Sums(), stopping=trio.Event())
+    workers = Workers(engine, settings, listeners, sums=Sums(engine.meter), stopping=trio.Event())
     with trio.fail_after(PATIENCE):
         await workers.run(2)
     assert workers.failure is not None
