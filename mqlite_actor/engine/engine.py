@@ -101,7 +101,7 @@ class Engine:
             submit, clock, options.retention, report, is_dear=store.backend.is_remote
         )
         self._chores = Chores(submit, clock)
-        self._filtering = Filtering(submit, clock)
+        self._filtering = Filtering(submit, self._look, clock)
         self.backups = Backups(store, submit, clock, self._chores.ending, options.backup_folder)
         self._keeper = Keeper(store, submit, self._chores.reclaim, clock, report)
         self._look_out = LookOut(
@@ -127,6 +127,7 @@ class Engine:
             wire.ReceiveRequest: self._receive,
             wire.RedriveRequest: self._chores.redrive,
             wire.PurgeRequest: self._chores.purge,
+            ext.SearchRequest: self._filtering.search,
             ext.BackupRequest: self.backups.backup,
             ext.RedriveSelectedRequest: self._chores.redrive_selected,
             ext.PurgeActiveRequest: self._chores.purge_active,
