@@ -177,7 +177,11 @@ KEYS: tuple[Command, ...] = (
     Command(
         "key revoke",
         "ID",
-        flags=(*GLOBAL, flags.switch("yes", "also the key that this very command uses")),
+        flags=(
+            *GLOBAL,
+            flags.switch("yes", "also the key that this very command uses"),
+            DRY_RUN,
+        ),
         summary="Revoke an access key for good",
         handler="mqlite_cli.keys:revoke",
         details="The next request with the key is refused; a receive that waits already may still "

@@ -6,7 +6,16 @@ Read by `commands` alone, which puts all rows together.
 from __future__ import annotations
 
 from mqlite_cli import flags
-from mqlite_cli.flags import BODY_FILE, DRY_RUN, GLOBAL, METADATA, PROPERTIES
+from mqlite_cli.flags import (
+    BODY_FILE,
+    DRY_RUN,
+    GLOBAL,
+    METADATA,
+    NEWEST_FIRST,
+    PROPERTIES,
+    SOUGHT,
+    VIEWS,
+)
 from mqlite_cli.grammar import Command, Flag
 
 _LEASE = "LOCK_TOKEN is what `receive --no-ack` printed behind lock-token=."
@@ -71,7 +80,7 @@ MESSAGES: tuple[Command, ...] = (
         "cancel",
         "QUEUE",
         "SEQ",
-        flags=GLOBAL,
+        flags=(*GLOBAL, DRY_RUN),
         summary="Delete a scheduled message that was never delivered",
         handler="mqlite_cli.messages:cancel",
         examples=("mqlite cancel orders 4",),
@@ -133,11 +142,20 @@ MESSAGES: tuple[Command, ...] = (
             flags.text("state", "STATE", "active, locked, deferred, scheduled or dead_lettered"),
             flags.integer("from", "SEQ", "lowest sequence number"),
             flags.integer("max", "N", "messages to show, at most 1000 (default 16)"),
+            *SOUGHT,
+            NEWEST_FIRST,
+            *VIEWS,
         ),
         summary="Look at messages without touching them",
         handler="mqlite_cli.messages:peek",
         is_reader=True,
-        examples=("mqlite peek orders --state dead_lettered --output json",),
+        details="With a flag that says which ones, or --newest-first, it searches, and a broker "
+        "that cannot search answers `unsupported`.",
+        examples=(
+            "mqlite peek orders --state dead_lettered --output json",
+            "mqlite peek orders --newest-first --max 3 --pretty",
+            "mqlite peek orders --message-id order-1 --raw",
+        ),
     ),
     Command(
         "metrics",
@@ -155,14 +173,30 @@ MESSAGES: tuple[Command, ...] = (
             *GLOBAL,
             flags.text("to", "QUEUE", "move them to this queue (default: active in place)"),
             flags.text("seq", "A,B", "only these numbers"),
+            *SOUGHT,
             flags.integer("max", "N", "at most so many, the oldest first (0: all)"),
             flags.duration("older-than", "only those first sent longer ago than this (0: all)"),
             flags.integer("rate", "N", "so many a second (0: as fast as it goes)"),
+            flags.texts(
+                "set",
+                "KEY=VALUE",
+                "change this first: subject, group, message-id, correlation-id, reply-to, "
+                "content-type, body or prop.NAME; repeats",
+            ),
+            flags.texts("drop-prop", "NAME", "take this property away first; repeats"),
+            BODY_FILE,
             DRY_RUN,
         ),
-        summary="Make dead letters active again",
-        handler="mqlite_cli.dead_letters:redrive",
-        examples=("mqlite redrive orders --max 100 --rate 50",),
+        summary="Make dead letters active again: all, or those that are chosen; mended, if need be",
+        handler="mqlite_cli.redriving:redrive",
+        details="Dead letters are moved that are all of what is given, up to the newest there was "
+        "at the beginning. With --set, --drop-prop or --file each is mended and moved in one step, "
+        "as by `resubmit`. --dry-run says how many it would be and which come first.",
+        examples=(
+            "mqlite redrive orders --max 100 --rate 50",
+            "mqlite redrive orders --reason 'no such photo' --older-than 1h --dry-run",
+            "mqlite redrive orders --filter 'properties.table == \"7\"' --set prop.table=8",
+        ),
     ),
     Command(
         "purge-dlq",

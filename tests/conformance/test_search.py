@@ -137,7 +137,8 @@ async def test_pages_follow_each_other_without_gap_or_repetition(
     await asking.make(handle, queue)
     sent = await asking.send(handle, queue, *[Message(subject=str(n % 3)) for n in range(50)])
     wanted = [seq for n, seq in enumerate(sent) if n % 3 == 1]
-    for asked in ({"subject": "1"}, {"filter": 'subject == "1"'}):
+    both: list[dict[str, Any]] = [{"subject": "1"}, {"filter": 'subject == "1"'}]
+    for asked in both:
         for newest_first, expected in ((False, wanted), (True, wanted[::-1])):
             request = ext.SearchRequest(queue=queue, max=4, newest_first=newest_first, **asked)
             pages = await all_pages(handle, request)
@@ -159,7 +160,8 @@ async def test_a_page_looks_at_a_bounded_number_and_says_where_to_go_on(
     await asking.make(handle, queue)
     batch = [Message()] * (2 * limits.SEARCH_ROWS) + [Message(subject="here")]
     sent = await asking.send(handle, queue, *batch)
-    for asked in ({"subject": "here"}, {"filter": 'subject == "here"'}):
+    both: list[dict[str, Any]] = [{"subject": "here"}, {"filter": 'subject == "here"'}]
+    for asked in both:
         page = await handle.call(ext.SearchRequest(queue=queue, **asked))
         assert (page.messages, page.scanned) == ([], limits.SEARCH_ROWS)
         assert page.next_page_token
@@ -188,7 +190,8 @@ async def test_a_page_looks_into_a_bounded_number_of_body_bytes(handle: Handle, 
     await asking.make(handle, queue)
     sent = [await asking.send_one(handle, queue, bytes(limits.MIB)) for _ in range(6)]
     last = await asking.send_one(handle, queue, bytes(limits.MIB - 1) + b"x")
-    for asked in ({"body_text": "x"}, {"filter": 'body_text contains "x"'}):
+    both: list[dict[str, Any]] = [{"body_text": "x"}, {"filter": 'body_text contains "x"'}]
+    for asked in both:
         page = await handle.call(ext.SearchRequest(queue=queue, **asked))
         assert (page.messages, page.scanned) == ([], limits.SEARCH_BYTES // limits.MIB)
         assert numbers(await handle.search(queue, **asked)) == [last]
