@@ -115,4 +115,6 @@ VIEWS: tuple[Flag, ...] = (
 
 BODY_FILE = file("file", "take the body from this file")
 
+FAIL_EMPTY = switch("fail-empty", "exit 1 when there is no message")
+
 DRY_RUN = switch("dry-run", "say what would happen, and do nothing")

@@ -42,6 +42,10 @@ def send(run: Invocation) -> int:
     ttl_ms = nanoseconds_to_ms(run.arguments.number("ttl"), field="--ttl", is_zero_allowed=True)
     if run.arguments.is_on("ndjson") or run.arguments.is_on("lines"):
         return _send_many(run, queue, ttl_ms)
+    if run.arguments.has("count"):
+        from mqlite_cli.copying import send_copies  # noqa: PLC0415 - one message needs it not
+
+        return send_copies(run, queue, _message(run), ttl_ms=ttl_ms)
     response = run.ask(SendRequest(queue=queue, messages=[_message(run)], ttl_ms=ttl_ms))
     (seq,) = response.seq_numbers or (0,)
     run.output.done({"queue": queue, "seq": seq})
@@ -55,6 +59,8 @@ def _send_many(run: Invocation, queue: str, ttl_ms: int) -> int:
     arguments = run.arguments
     if arguments.is_on("ndjson") and arguments.is_on("lines"):
         raise Refusal("--ndjson reads objects and --lines reads bodies; give one")
+    if arguments.has("count"):
+        raise Refusal("--count sends one message many times, and these are many already; give one")
     if arguments.has("message-id"):
         raise Refusal("--message-id would make all lines one message; put it into the lines")
     base = _described(run, b"")

@@ -9,6 +9,7 @@ from mqlite_cli import flags
 from mqlite_cli.flags import (
     BODY_FILE,
     DRY_RUN,
+    FAIL_EMPTY,
     GLOBAL,
     METADATA,
     NEWEST_FIRST,
@@ -49,6 +50,9 @@ MESSAGES: tuple[Command, ...] = (
             ),
             flags.switch("ndjson", "a message for each line of stdin or --file, which is JSON"),
             flags.switch("lines", "a message for each line of stdin or --file, which is its body"),
+            flags.integer(
+                "count", "N", "send it so many times; {{n}} in its texts is the number of the copy"
+            ),
         ),
         summary="Store a message in a queue, or publish it to a topic; BODY `-` reads stdin",
         handler="mqlite_cli.messages:send",
@@ -60,6 +64,7 @@ MESSAGES: tuple[Command, ...] = (
             'mqlite send orders "two coffees" --message-id order-1 --prop table=7',
             'echo \'{"item":"tea"}\' | mqlite send orders - --content-type application/json',
             'echo \'{"text":"two teas","subject":"drinks"}\' | mqlite send orders --ndjson',
+            "mqlite send orders 'tea for table {{n}}' --prop table={{n}} --count 3",
         ),
     ),
     Command(
@@ -83,7 +88,7 @@ MESSAGES: tuple[Command, ...] = (
         flags=(*GLOBAL, DRY_RUN),
         summary="Delete a scheduled message that was never delivered",
         handler="mqlite_cli.messages:cancel",
-        examples=("mqlite cancel orders 4",),
+        examples=("mqlite cancel orders 7",),
     ),
     Command(
         "receive",
@@ -97,6 +102,7 @@ MESSAGES: tuple[Command, ...] = (
             flags.duration("wait", "wait this long for the first one, at most 20s"),
             flags.switch("no-ack", "keep them locked and print their lock tokens"),
             flags.switch("delete", "remove them as they are read: at most once"),
+            FAIL_EMPTY,
         ),
         summary="Take messages, print them, then complete them",
         handler="mqlite_cli.receiving:receive",
@@ -111,7 +117,7 @@ MESSAGES: tuple[Command, ...] = (
     Command(
         "receive-deferred",
         "QUEUE",
-        flags=(*GLOBAL, flags.text("seq", "A,B", "numbers of the deferred messages")),
+        flags=(*GLOBAL, flags.text("seq", "A,B", "numbers of the deferred messages"), FAIL_EMPTY),
         summary="Take deferred messages by number, and print their lock tokens",
         handler="mqlite_cli.receiving:receive_deferred",
         details="Numbers that are unknown or not deferred are left out. A message whose lease ends "
@@ -145,6 +151,7 @@ MESSAGES: tuple[Command, ...] = (
             *SOUGHT,
             NEWEST_FIRST,
             *VIEWS,
+            FAIL_EMPTY,
         ),
         summary="Look at messages without touching them",
         handler="mqlite_cli.messages:peek",

@@ -7,7 +7,16 @@ Read by `commands` alone, which puts all rows together.
 from __future__ import annotations
 
 from mqlite_cli import flags
-from mqlite_cli.flags import BODY_FILE, DRY_RUN, GLOBAL, METADATA, NEWEST_FIRST, SOUGHT, VIEWS
+from mqlite_cli.flags import (
+    BODY_FILE,
+    DRY_RUN,
+    FAIL_EMPTY,
+    GLOBAL,
+    METADATA,
+    NEWEST_FIRST,
+    SOUGHT,
+    VIEWS,
+)
 from mqlite_cli.grammar import Command
 from mqlite_cli.table_admin import SETTINGS
 
@@ -68,6 +77,7 @@ MORE: tuple[Command, ...] = (
             flags.integer("max", "N", "messages to show, at most 1000 (default 16)"),
             NEWEST_FIRST,
             *VIEWS,
+            FAIL_EMPTY,
         ),
         summary="Look for messages that are all of what is given",
         handler="mqlite_cli.describing:search",

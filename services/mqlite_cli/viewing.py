@@ -21,7 +21,7 @@ from mqlite_cli.escaping import field, json_text, visible
 from mqlite_cli.invocation import Invocation
 from mqlite_cli.moments import shown_moment
 from mqlite_cli.output import Form
-from mqlite_cli.refusals import Refusal
+from mqlite_cli.refusals import Empty, Refusal
 from mqlite_cli.streams import STDOUT
 
 
@@ -60,12 +60,14 @@ def show(
     line: Callable[[Message], str],
     nothing: str,
 ) -> None:
-    """Write all messages, or that there are none. OutputFailed."""
+    """Write all messages, or that there are none. OutputFailed; Empty if that is a failure."""
     coming = iter(messages)
     first = next(coming, None)
     if first is None:
         if view is not View.RAW:
             run.output.nothing(text=nothing, json="[]")
+        if run.arguments.is_on("fail-empty"):
+            raise Empty
         return
     everything = chain([first], coming)
     if view is View.RAW:
