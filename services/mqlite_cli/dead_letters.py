@@ -74,6 +74,8 @@ def _confirmed(run: Invocation, request: PurgeActiveRequest) -> PurgeActiveReque
     """Guarded by the number that somebody was shown before they typed the queue's name."""
     queue = request.queue
     active = run.ask(StatsRequest(queue)).active
+    if not active:
+        return msgspec.structs.replace(request, expected_count=0)
     if not can_ask(run):
         raise Refusal(
             f"{queue} holds {active} active message(s); --expect {active} deletes them, --yes"

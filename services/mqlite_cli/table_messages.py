@@ -107,7 +107,8 @@ MESSAGES: tuple[Command, ...] = (
         summary="Take messages, print them, then complete them",
         handler="mqlite_cli.receiving:receive",
         details="Nothing is completed before it was written to standard output. Interrupted, the "
-        "command gives back what it holds and exits 130, or 143 after SIGTERM.",
+        "command gives back what it holds and exits 130, or 143 after SIGTERM. What --no-ack keeps "
+        "can be settled later at a broker; a local store ends all leases when it is opened.",
         examples=(
             "mqlite receive orders --max 10 --wait 1s",
             "mqlite receive orders --no-ack --output json",

@@ -184,7 +184,8 @@ def test_a_purge_in_a_script_takes_a_word_for_it(shell: tuple[Shell, Loopback]) 
     server.requests.clear()
     assert mqlite.ok("purge", "q", "--yes") == "ok: action=purge queue=q purged=3\n"
     assert "generation" in msgspec.json.decode(server.requests[-1].body)
-    assert mqlite.ok("purge", "q", "--yes") == "ok: action=purge queue=q purged=0\n"
+    for words in (["--yes"], []):
+        assert mqlite.ok("purge", "q", *words) == "ok: action=purge queue=q purged=0\n"
 
 
 # -- dry runs --------------------------------------------------------------------------------------
