@@ -263,8 +263,7 @@ class Engine:
 
     async def authenticate(self, token: str) -> tuple[str, frozenset[Right]]:
         """What became of a managed key's token (the words of Observe), and its rights."""
-        found = await self._look(commands.Authenticate(keys.digest(token)))
-        outcome, rights = found
+        outcome, rights = await self._look(commands.Authenticate(keys.digest(token)))
         return outcome, rights
 
     def happened(self, events: Mapping[tuple[str, str], int]) -> None:

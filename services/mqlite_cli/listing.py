@@ -168,7 +168,7 @@ def _numbers(stats: StatsResponse) -> dict[str, int]:
 def _csv(rows: Sequence[Row] | Sequence[QueueInfo]) -> str:
     """With a head, whose names are the keys of JSON; nothing in it that a terminal obeys."""
     import csv  # noqa: PLC0415 - for this form alone
-    import io  # noqa: PLC0415
+    import io  # noqa: PLC0415 - see above
 
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
