@@ -70,7 +70,11 @@ def _redrive_chosen(run: Invocation, queue: str, edit: Edit | None) -> int:
     if arguments.is_on("dry-run"):
         return _foretell_chosen(run, choice)
     mover = _Mover(queue, arguments.text("to"), edit, read_bound(arguments, "rate"))
-    run.session(lambda caller: _move(caller, choice, mover))
+    try:
+        run.session(lambda caller: _move(caller, choice, mover))
+    except KeyboardInterrupt:
+        run.warn(f"{mover.moved} message(s) are moved and stay so")
+        raise
     return _report(run, choice, mover)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mqlite_cli import redriving
 from mqlite_cli.commands import COMMANDS
 from tests.sdk.loopback import Loopback, Recorded, engine_replies, loopback, refusal, reply
 from tests.services.cli_inline import Inline
@@ -81,6 +82,16 @@ def test_what_is_chosen_is_moved_as_a_dry_run_has_said(
     assert done.text == f"ok: action=redrive moved={len(moved)}\n"
     assert done.err == ""
     assert alive(inline) == moved
+
+
+def test_a_rate_moves_so_many_at_a_time(
+    mqlite: tuple[Inline, Loopback], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inline, server = mqlite
+    monkeypatch.setattr(redriving, "PACE_SECONDS", 0)
+    inline.ok("redrive", "q", "--filter", "true", "--rate", "2", "--max", "5")
+    asked = [msgspec.json.decode(each.body) for each in server.requests if each.target == SELECT]
+    assert [each["seq_numbers"] for each in asked] == [[1, 2], [3, 4], [5]]
 
 
 def test_a_filter_that_fails_leaves_its_letters_and_says_so(
