@@ -131,6 +131,10 @@ class SearchResponse(Response, frozen=True, omit_defaults=True):
     """How many messages were looked at for this page."""
     next_page_token: str = ""
     """For the same request again; "" at the end of the queue."""
+    failed: Int = 0
+    """How many messages of this page the filter failed on; they count as not matching."""
+    failure: str = ""
+    """What the first of those failures was."""
 
 
 class SearchRequest(Request[SearchResponse], frozen=True):
@@ -152,6 +156,12 @@ class SearchRequest(Request[SearchResponse], frozen=True):
     include_bodies: bool = False
     max: Int = 0
     page_token: str = ""
+    dead_letter_reason: str = ""
+    """Exactly this one; only dead letters have one."""
+    filter: str = ""
+    """In the language of subscriptions; asked last, about what is all of the rest."""
+    newest_first: bool = False
+    """From the highest number downwards."""
 
 
 class SlotOutcome(StrEnum):

@@ -59,6 +59,10 @@ SEARCH_BYTES: Final = 4 * MIB
 """Messages that one page of a search looks at, and bytes of bodies when it looks into those: some
 5 ms of work, so that a long search never holds anybody up."""
 
+SEARCH_SECONDS: Final = 0.1
+"""How long one page asks the filter of a search, in turns with whatever else asks filters. Usual
+ones are through with a page in a tenth of that."""
+
 SELECTED_MAX: Final = 1000
 """Numbers that one RedriveSelected takes: a full page of Peek."""
 

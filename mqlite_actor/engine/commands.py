@@ -16,6 +16,7 @@ from mqlite_actor.contract.ext import (
     DeleteSubscriptionRequest,
     PurgeActiveRequest,
     RedriveResult,
+    SearchRequest,
     SendResultRequest,
 )
 from mqlite_actor.contract.wire import ReceiveRequest
@@ -28,6 +29,7 @@ from mqlite_actor.semantics import (
     neighbours,
     operations,
     peek,
+    search,
     selected,
     send,
     send_result,
@@ -97,6 +99,13 @@ class Authenticate(msgspec.Struct, frozen=True):
     """Whose token has this digest; the reply is an outcome and the rights behind it."""
 
     token_hash: bytes
+
+
+class Gather(msgspec.Struct, frozen=True):
+    """A page of a search before its filter was asked; the reply is `sifting.Gathered`."""
+
+    request: SearchRequest
+    needs_body: bool
 
 
 class LastDeadLetter(msgspec.Struct, frozen=True):
@@ -288,6 +297,9 @@ INTERNAL: dict[type[Any], Operation] = {
         tx, command.queue, command.generation, command.limit, now_ms
     ),
     Collect: lambda tx, command, now_ms: depths.collect(tx, now_ms),
+    Gather: lambda tx, command, now_ms: search.gather(
+        tx, command.request, for_filter=True, needs_body=command.needs_body
+    ),
     CountEntities: lambda tx, command, now_ms: peek.count_entities(tx),
 }
 

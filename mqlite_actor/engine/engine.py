@@ -102,7 +102,7 @@ class Engine:
             submit, clock, options.retention, report, is_dear=store.backend.is_remote
         )
         self._chores = Chores(submit, clock)
-        self._filtering = Filtering(submit, clock)
+        self._filtering = Filtering(submit, self._look, clock)
         self.backups = Backups(store, submit, clock, self._chores.ending, options.backup_folder)
         self._keeper = Keeper(store, submit, self._chores.reclaim, clock, report)
         self._look_out = LookOut(
@@ -128,6 +128,7 @@ class Engine:
             wire.ReceiveRequest: self._receive,
             wire.RedriveRequest: self._chores.redrive,
             wire.PurgeRequest: self._chores.purge,
+            ext.SearchRequest: self._filtering.search,
             ext.BackupRequest: self.backups.backup,
             ext.RedriveSelectedRequest: self._chores.redrive_selected,
             ext.PurgeActiveRequest: self._chores.purge_active,
@@ -268,8 +269,7 @@ class Engine:
 
     async def authenticate(self, token: str) -> tuple[str, frozenset[Right]]:
         """What became of a managed key's token (the words of Observe), and its rights."""
-        found = await self._look(commands.Authenticate(keys.digest(token)))
-        outcome, rights = found
+        outcome, rights = await self._look(commands.Authenticate(keys.digest(token)))
         return outcome, rights
 
     def happened(self, events: Mapping[tuple[str, str], int]) -> None:

@@ -1,8 +1,8 @@
 """Filters that may take long, asked in a worker thread before a send enters the actor (ruling R12).
 
-Used by `Engine.call` for sends, Subscribe and TestFilter. One thread at a time, in slices of a few
-milliseconds: whoever sends to a topic with slow filters waits for its own turn, and nobody else
-waits for it. A caller cancelled while its filters are asked has stored nothing.
+Used by `Engine.call` for sends, Subscribe, TestFilter and Search. One thread at a time, in slices
+of a few milliseconds: whoever sends to a topic with slow filters waits for its own turn, and nobody
+else waits for it. A caller cancelled while its filters are asked has stored nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import trio
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Unavailable
-from mqlite_actor.contract.ext import SendResultResponse
+from mqlite_actor.contract.ext import SearchRequest, SearchResponse, SendResultResponse
 from mqlite_actor.engine import commands
 from mqlite_actor.filters import Facts, Filter
 from mqlite_actor.semantics import routing
 from mqlite_actor.semantics.routing import Undecided, Verdicts
 from mqlite_actor.semantics.send import Sending
+from mqlite_actor.semantics.sifting import Sieve
 from mqlite_actor.semantics.trial import test_filter
 
 T = TypeVar("T")
@@ -31,10 +32,16 @@ T = TypeVar("T")
 class Filtering:
     """The calls that ask filters."""
 
-    __slots__ = ("_clock", "_limiter", "_submit")
+    __slots__ = ("_clock", "_limiter", "_look", "_submit")
 
-    def __init__(self, submit: Callable[[Any], Awaitable[Any]], clock: Clock) -> None:
+    def __init__(
+        self,
+        submit: Callable[[Any], Awaitable[Any]],
+        look: Callable[[Any], Awaitable[Any]],
+        clock: Clock,
+    ) -> None:
         self._submit = submit
+        self._look = look
         self._clock = clock
         self._limiter = trio.CapacityLimiter(1)
 
@@ -64,6 +71,20 @@ class Filtering:
     async def test_filter(self, request: wire.TestFilterRequest) -> wire.TestFilterResponse:
         """Try a filter; touches no file."""
         return await self._in_thread(test_filter, request, self._clock.now_ms())
+
+    async def search(self, request: SearchRequest) -> SearchResponse:
+        """One page. What the rest of the request lets through is looked up first, so that no
+        connection is held while the filter is asked. InvalidFilter, and errors as for the look."""
+        if not request.filter:
+            reply = await self._look(request)
+            assert isinstance(reply, SearchResponse)
+            return reply
+        filter_ = await self._in_thread(routing.checked, request.filter)
+        gathered = await self._look(commands.Gather(request, needs_body=filter_.reads_body))
+        sieve = Sieve(request, filter_, gathered, self._clock.now_ms())
+        while sieve.is_open:
+            await self._in_thread(sieve.go_on)
+        return sieve.page()
 
     async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         return await trio.to_thread.run_sync(function, *arguments, limiter=self._limiter)

@@ -49,6 +49,7 @@ READS: Final[dict[type[Any], Place]] = {
     ext.ExplainRequest: Place.THREAD,
     ext.SearchRequest: Place.THREAD,
     keys.ListKeysRequest: Place.THREAD,
+    commands.Gather: Place.THREAD,
     commands.CountEntities: Place.THREAD,
     commands.Collect: Place.THREAD,
 }

@@ -74,6 +74,7 @@ class Facts:
     visible_at_ms: int
     now_ms: int
     subject: bytes
+    body_size: int  # may be set at once by whoever knows it and not the body
     properties: StringMap
     now: Instant
 

@@ -111,14 +111,18 @@ class Extensions(ABC):
         to_seq: int = 0,
         enqueued_from: datetime | None = None,
         enqueued_before: datetime | None = None,
+        dead_letter_reason: str = "",
+        filter: str = "",
+        newest_first: bool = False,
         include_bodies: bool = False,
         max_messages: int = 100,
     ) -> list[ext.FoundMessage]:
         """Messages that are all of what is given, by number, at most `max_messages`.
 
+        `filter` is an expression as of a subscription; a message that it fails on is not found.
         Looks through the queue page by page, so it takes as many calls as the queue is long;
-        others are served in between. Cancelled, it changed nothing. Raises QueueNotFound, and
-        InvalidArgument for an unknown state.
+        others are served in between. Cancelled, it changed nothing. Raises QueueNotFound,
+        InvalidArgument for an unknown state, InvalidFilter.
         """
         if max_messages < 1:
             raise InvalidArgument("max_messages: at least 1")
@@ -138,6 +142,9 @@ class Extensions(ABC):
                 to_seq=to_seq,
                 enqueued_from_ms=_instant_or_zero(enqueued_from, "enqueued_from"),
                 enqueued_before_ms=_instant_or_zero(enqueued_before, "enqueued_before"),
+                dead_letter_reason=dead_letter_reason,
+                filter=filter,
+                newest_first=newest_first,
                 include_bodies=include_bodies,
                 max=max_messages - len(found),
                 page_token=page_token,

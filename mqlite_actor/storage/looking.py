@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from mqlite_actor.storage.database import Row, Statement
-from mqlite_actor.storage.messages import BODY_BYTES
+from mqlite_actor.storage.database import Row, Statement, Stored
+from mqlite_actor.storage.messages import BODY_BYTES, BROWSED
 from mqlite_actor.storage.rows import ALL_BUT_BODY
 
 ENVELOPE: Final = f"SELECT {ALL_BUT_BODY}, {BODY_BYTES} FROM messages WHERE id = ?"
@@ -17,6 +17,17 @@ ENVELOPE: Final = f"SELECT {ALL_BUT_BODY}, {BODY_BYTES} FROM messages WHERE id =
 BODY_HOLDS: Final = """
 SELECT 1 FROM messages WHERE id = ? AND instr(
   coalesce(body, (SELECT b.body FROM bodies AS b WHERE b.id = messages.id)), ?) > 0"""
+
+_LATEST = f"""SELECT * FROM (SELECT id, {BODY_BYTES} AS bytes FROM messages
+  WHERE queue_id = ? AND state = {{}} AND id <= ? ORDER BY id DESC LIMIT ?)"""
+
+
+def _downwards(states: tuple[Stored, ...]) -> str:
+    parts = " UNION ALL ".join(_LATEST.format(int(state)) for state in states)
+    return f"SELECT id, bytes FROM ({parts}) ORDER BY id DESC LIMIT ?"
+
+
+DOWNWARDS: Final = {states: _downwards(states) for states in BROWSED}
 
 # messages_by_group: the first row of the lane that lives, whatever its state.
 GROUP_HEAD: Final = f"""
@@ -67,6 +78,11 @@ ORDER BY id DESC LIMIT 1"""
 def envelope(seq: int) -> Statement:
     """All of a row but its body, and the body's length (`rows.envelope`)."""
     return ENVELOPE, (seq,)
+
+
+def downwards(queue_id: int, states: tuple[Stored, ...], to_seq: int, limit: int) -> Statement:
+    """id and body length of the rows in these states from a number down, the highest first."""
+    return DOWNWARDS[states], (queue_id, to_seq, limit) * len(states) + (limit,)
 
 
 def body_holds(seq: int, text: bytes) -> Statement:

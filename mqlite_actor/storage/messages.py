@@ -283,17 +283,15 @@ def _peek_sql(states: tuple[Stored, ...]) -> str:
     return f"SELECT id, bytes FROM ({parts}) ORDER BY id LIMIT ?"
 
 
-_PEEKS: Final = {
-    states: _peek_sql(states)
-    for states in (
-        tuple(Stored),
-        (Stored.READY, Stored.WAITING),
-        (Stored.LOCKED,),
-        (Stored.SCHEDULED,),
-        (Stored.DEFERRED,),
-        (Stored.DEAD,),
-    )
-}
+BROWSED: Final = (
+    tuple(Stored),
+    (Stored.READY, Stored.WAITING),
+    (Stored.LOCKED,),
+    (Stored.SCHEDULED,),
+    (Stored.DEFERRED,),
+    (Stored.DEAD,),
+)
+_PEEKS: Final = {states: _peek_sql(states) for states in BROWSED}
 
 
 def browse(queue_id: int, states: tuple[Stored, ...], from_seq: int, limit: int) -> Statement:

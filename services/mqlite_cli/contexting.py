@@ -17,6 +17,7 @@ from mqlite_actor.sdk.address import parse_endpoint
 from mqlite_cli.bodies import read_body
 from mqlite_cli.contexts import Context, Contexts, load
 from mqlite_cli.escaping import field
+from mqlite_cli.foretelling import tell
 from mqlite_cli.invocation import Invocation
 from mqlite_cli.refusals import Refusal
 from mqlite_cli.target import contexts_path
@@ -94,6 +95,8 @@ def remove(run: Invocation) -> int:
     (name,) = run.arguments.words
     known = _load(run)
     known.named(name)
+    if run.arguments.is_on("dry-run"):
+        return tell(run, {"name": name})
     del known.contexts[name]
     if known.current == name:
         known.current = ""

@@ -1,11 +1,11 @@
-"""Commands that look closer at one queue: describe, explain, search.
+"""Commands that look closer at one queue: describe, explain, search; and peek, when it searches.
 
 Called by `dispatch` through the command table; they change nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -15,8 +15,8 @@ from mqlite_actor.contract.ext import (
     ExplainRequest,
     ExplainResponse,
     Finding,
-    SearchRequest,
 )
+from mqlite_actor.contract.limits import PEEK_DEFAULT as LOOK_DEFAULT
 from mqlite_actor.contract.limits import PEEK_MAX
 from mqlite_actor.contract.wire import Message
 from mqlite_cli.escaping import field, quoted, visible
@@ -26,6 +26,8 @@ from mqlite_cli.moments import shown_moment
 from mqlite_cli.numbers import read_seq
 from mqlite_cli.output import key_values
 from mqlite_cli.refusals import Refusal
+from mqlite_cli.seeking import pages, sought
+from mqlite_cli.viewing import read_view, show
 
 
 def describe(run: Invocation) -> int:
@@ -49,39 +51,32 @@ def explain(run: Invocation) -> int:
 
 def search(run: Invocation) -> int:
     """`search QUEUE`: pages are followed until enough is found or the queue ends."""
+    (queue,) = run.arguments.words
+    return look_for(run, queue, line=_found_line, nothing="(none)")
+
+
+def look_for(run: Invocation, queue: str, *, line: Callable[[Message], str], nothing: str) -> int:
+    """Show the messages that the flags describe, each page as it comes; always 0."""
     arguments = run.arguments
-    (queue,) = arguments.words
-    request = SearchRequest(
-        queue=queue,
-        state=read_state(arguments.text("state")),
-        message_id=arguments.text("message-id"),
-        group_id=arguments.text("group"),
-        correlation_id=arguments.text("correlation-id"),
-        subject=arguments.text("subject"),
-        properties=arguments.pairs("prop"),
-        body_text=arguments.text("body"),
+    view = read_view(run)
+    request = msgspec.structs.replace(
+        sought(arguments, queue, state=read_state(arguments.text("state"))),
         from_seq=arguments.number("from"),
-        to_seq=arguments.number("to"),
+        to_seq=arguments.number("to") if "to" in run.command.flags else 0,
+        newest_first=arguments.is_on("newest-first"),
         include_bodies=True,
     )
-    maximum = max(1, min(arguments.number("max", PEEK_DEFAULT), PEEK_MAX))
-    messages = run.session(lambda caller: _search(caller, request, maximum))
-    if messages:
-        run.output.messages(messages, _found_line)
-    else:
-        run.output.nothing(text="(none)", json="[]")
+    maximum = min(arguments.number("max", PEEK_DEFAULT), PEEK_MAX)
+    if maximum <= 0:
+        maximum = LOOK_DEFAULT
+
+    def work(caller: Caller) -> None:
+        found = pages(caller, request, maximum=maximum, warn=run.warn)
+        messages = (each.message for page in found for each in page)
+        show(run, messages, view, line=line, nothing=nothing)
+
+    run.session(work)
     return 0
-
-
-def _search(caller: Caller, request: SearchRequest, maximum: int) -> list[Message]:
-    found: list[Message] = []
-    while True:
-        page = caller.call(msgspec.structs.replace(request, max=maximum - len(found)))
-        found += [each.message for each in page.messages]
-        token = page.next_page_token
-        if not token or len(found) >= maximum or token == request.page_token:
-            return found
-        request = msgspec.structs.replace(request, page_token=token)
 
 
 def _description(found: DescribeQueueResponse) -> Iterator[str]:
@@ -148,6 +143,7 @@ def _found_line(message: Message) -> str:
         "message-id": message.message_id,
         "group": message.group_id,
         "subject": message.subject,
+        "reason": message.dead_letter_reason,
     }
     shown = key_values({key: value for key, value in pairs.items() if value != ""})
     return f"{shown} body={quoted(message.body)}"

@@ -1,9 +1,9 @@
-"""`send --ndjson`, `send --lines` and `import`: many messages from one stream, in batches.
+"""`send --ndjson`, `--lines` and `--count`, and `import`: many messages, in batches.
 
-Called by `messages` and `carrying`; reads standard input or a file, line by line. Rules: a batch is
-sent when it is full or when nothing more is there to read, so a slow producer is not held up; the
-broker takes a batch whole or not at all; when anything fails, the line is named that it fails at,
-and all lines in front of it are stored; what cannot be known is said.
+Called by `messages`, `copying` and `carrying`; reads standard input or a file, line by line. Rules:
+a batch is sent when it is full or when nothing more is there to read, so a slow producer is not
+held up; the broker takes a batch whole or not at all; when anything fails, the line is named that
+it fails at, and all lines in front of it are stored; what cannot be known is said.
 """
 
 from __future__ import annotations
@@ -63,19 +63,31 @@ class _Line(NamedTuple):
 def feed(run: Invocation, queue: str, read: ReadLine, *, ttl_ms: int = 0) -> int:
     """Send every line of the stream to `queue`; 0, or the error that names its line."""
     with _source(run) as descriptor:
-        feeder: list[_Feeder] = []
+        return feed_lines(run, queue, _lines(descriptor), read, ttl_ms=ttl_ms)
 
-        def work(caller: Caller, tick: Tick) -> _Feeder:
-            feeder.append(_Feeder(caller, queue, ttl_ms, tick))
-            feeder[0].run(_lines(descriptor), read)
-            return feeder[0]
 
-        try:
-            with run.output.terminal.progress(f"sending to {queue}", beside=STDIN) as tick:
-                done = run.session(lambda caller: work(caller, tick))
-        except KeyboardInterrupt:
-            run.warn(feeder[0].progress if feeder else "nothing was sent")
-            raise
+def feed_lines(
+    run: Invocation,
+    queue: str,
+    lines: Iterator[tuple[int, bytes] | None],
+    read: ReadLine,
+    *,
+    ttl_ms: int = 0,
+) -> int:
+    """The same for numbered lines that come from elsewhere; None is a pause."""
+    feeder: list[_Feeder] = []
+
+    def work(caller: Caller, tick: Tick) -> _Feeder:
+        feeder.append(_Feeder(caller, queue, ttl_ms, tick))
+        feeder[0].run(lines, read)
+        return feeder[0]
+
+    try:
+        with run.output.terminal.progress(f"sending to {queue}", beside=STDIN) as tick:
+            done = run.session(lambda caller: work(caller, tick))
+    except KeyboardInterrupt:
+        run.warn(feeder[0].progress if feeder else "nothing was sent")
+        raise
     run.output.done({
         "action": run.command.name, "queue": queue, "sent": done.sent, "unrouted": done.unrouted,
     })  # fmt: skip

@@ -84,6 +84,37 @@ METADATA: tuple[Flag, ...] = (
 )
 """What a message says about itself."""
 
+SOUGHT: tuple[Flag, ...] = (
+    text("message-id", "ID", "with this id"),
+    text("group", "ID", "of this ordering group"),
+    text("correlation-id", "ID", "with this correlation id"),
+    text("subject", "TEXT", "with this subject"),
+    Flag(
+        "prop",
+        "KEY=VALUE",
+        "with this property; repeats, or several joined by commas (\\, is a comma)",
+        read=grammar.read_pairs,
+        repeats=True,
+    ),
+    text("body", "TEXT", "whose body holds this text"),
+    text("filter", "EXPR", "that this filter is true of, as those of subscriptions"),
+    text("reason", "TEXT", "that died of exactly this"),
+    text("since", "WHEN", "sent then or later: 2030-01-31T08:00:00Z, or 30m for so long ago"),
+    text("until", "WHEN", "sent before then"),
+)
+"""Which messages: those that are all of what is given."""
+
+NEWEST_FIRST = switch("newest-first", "from the highest number downwards")
+
+VIEWS: tuple[Flag, ...] = (
+    switch("pretty", "each message over several lines, JSON laid out; in JSON, bodies as text"),
+    switch("body-only", "only the bodies, a line each; in JSON with their numbers"),
+    switch("raw", "only the bodies, byte for byte, a line feed between two; not to a terminal"),
+)
+"""How messages are shown that are looked at."""
+
 BODY_FILE = file("file", "take the body from this file")
+
+FAIL_EMPTY = switch("fail-empty", "exit 1 when there is no message")
 
 DRY_RUN = switch("dry-run", "say what would happen, and do nothing")

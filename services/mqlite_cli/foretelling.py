@@ -10,9 +10,9 @@ from __future__ import annotations
 import msgspec
 
 from mqlite_actor.clock import SystemClock
-from mqlite_actor.contract.ext import SearchRequest
+from mqlite_actor.contract.ext import PurgeActiveRequest, SearchRequest
 from mqlite_actor.contract.limits import PEEK_MAX
-from mqlite_actor.contract.wire import StatsRequest
+from mqlite_actor.contract.wire import PurgeRequest, RedriveRequest, StatsRequest
 from mqlite_actor.contract.words import State
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.output import Pairs, key_values
@@ -30,10 +30,30 @@ def count_chosen(
     return min(count, maximum) if maximum else count
 
 
+def foretell(
+    run: Invocation,
+    request: RedriveRequest | PurgeRequest | PurgeActiveRequest,
+    state: State,
+    verb: str,
+) -> int:
+    """Print how many messages the bounds of a request choose."""
+    count = run.session(
+        lambda caller: count_chosen(
+            caller,
+            request.queue,
+            state,
+            older_than_ms=request.older_than_ms,
+            maximum=request.max,
+        )
+    )
+    return tell(run, {"queue": request.queue, verb: count})
+
+
 def tell(run: Invocation, pairs: Pairs) -> int:
     """Print what would happen, and return 0."""
-    line = f"dry-run: {key_values({'action': run.command.name, **pairs})}"
-    run.output.record({"action": run.command.name, "dry_run": True, **pairs}, line=line)
+    action = run.command.name.replace(" ", "-")
+    line = f"dry-run: {key_values({'action': action, **pairs})}"
+    run.output.record({"action": action, "dry_run": True, **pairs}, line=line)
     run.streams.flush()
     return 0
 

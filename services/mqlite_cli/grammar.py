@@ -214,10 +214,11 @@ def _check_arity(command: Command, positionals: list[str]) -> None:
 
 
 def did_you_mean(word: str, names: Sequence[str] | dict[str, Flag], *, dashes: str = "") -> str:
-    """`; did you mean X?`, or "" when nothing is near."""
+    """`; did you mean X?`, or "" when nothing is near. What begins so is nearest."""
     import difflib  # noqa: PLC0415 - only for somebody who mistyped
 
-    near = difflib.get_close_matches(word, list(names), n=1)
+    begun = [name for name in names if word and name.startswith(word)]
+    near = begun if len(begun) == 1 else difflib.get_close_matches(word, list(names), n=1)
     return f"; did you mean {dashes}{near[0]}?" if near else ""
 
 

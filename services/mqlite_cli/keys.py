@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mqlite_actor.clock import SystemClock
-from mqlite_actor.contract.errors import InvalidArgument, OutcomeUnknown
+from mqlite_actor.contract.errors import InvalidArgument, NotFound, OutcomeUnknown
 from mqlite_actor.contract.keys import (
     AccessKey,
     CreateKeyRequest,
@@ -26,6 +26,7 @@ from mqlite_actor.contract.keys import (
 )
 from mqlite_actor.contract.limits import KEYS_PAGE_DEFAULT, KEYS_PAGE_MAX
 from mqlite_cli.escaping import field
+from mqlite_cli.foretelling import tell
 from mqlite_cli.grammar import did_you_mean
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.moments import read_moment, shown_moment
@@ -101,15 +102,31 @@ def revoke(run: Invocation) -> int:
     (key_id,) = run.arguments.words
     token = run.target.token if isinstance(run.target, BrokerTarget) else ""
 
-    def work(caller: Caller) -> None:
+    is_dry = run.arguments.is_on("dry-run")
+
+    def work(caller: Caller) -> str:
         # Every managed key begins so; a broker's list of tokens is not revoked here.
         if token.startswith(_TOKEN_PREFIX) and not run.arguments.is_on("yes"):
             _refuse_own(caller, token, key_id)
+        if is_dry:
+            return _state(_found(caller, key_id), SystemClock().now_ms())
         caller.call(RevokeKeyRequest(id=key_id))
+        return ""
 
-    run.session(work)
+    state = run.session(work)
+    if is_dry:
+        return tell(run, {"id": key_id, "state": state})
     run.output.done({"action": "key-revoke", "id": key_id})
     return 0
+
+
+def _found(caller: Caller, key_id: str) -> AccessKey:
+    """The key of this id; NotFound as the revocation of it would answer."""
+    keys, _ = _pages(caller, ListKeysRequest(), follows=True)
+    for key in keys:
+        if key.id == key_id:
+            return key
+    raise NotFound(f"no key has the id {key_id}")
 
 
 def _refuse_own(caller: Caller, token: str, key_id: str) -> None:

@@ -7,7 +7,8 @@ connection exists.
 from __future__ import annotations
 
 from mqlite_actor.clock import SystemClock
-from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.contract.errors import InvalidArgument, NotFound
+from mqlite_actor.contract.errors import quoted as named
 from mqlite_actor.contract.wire import (
     CancelRequest,
     Message,
@@ -21,11 +22,14 @@ from mqlite_actor.contract.words import State
 from mqlite_actor.sdk.durations import nanoseconds_to_ms
 from mqlite_cli.bodies import read_body
 from mqlite_cli.escaping import field, quoted
+from mqlite_cli.foretelling import tell
 from mqlite_cli.grammar import did_you_mean
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.moments import read_moment, shown_moment
 from mqlite_cli.numbers import read_seq
 from mqlite_cli.refusals import Refusal
+from mqlite_cli.seeking import is_seeking
+from mqlite_cli.viewing import read_view, show
 
 PEEK_DEFAULT = 16
 """The contract's number for the command; a screenful."""
@@ -38,6 +42,10 @@ def send(run: Invocation) -> int:
     ttl_ms = nanoseconds_to_ms(run.arguments.number("ttl"), field="--ttl", is_zero_allowed=True)
     if run.arguments.is_on("ndjson") or run.arguments.is_on("lines"):
         return _send_many(run, queue, ttl_ms)
+    if run.arguments.has("count"):
+        from mqlite_cli.copying import send_copies  # noqa: PLC0415 - one message needs it not
+
+        return send_copies(run, queue, _message(run), ttl_ms=ttl_ms)
     response = run.ask(SendRequest(queue=queue, messages=[_message(run)], ttl_ms=ttl_ms))
     (seq,) = response.seq_numbers or (0,)
     run.output.done({"queue": queue, "seq": seq})
@@ -51,6 +59,8 @@ def _send_many(run: Invocation, queue: str, ttl_ms: int) -> int:
     arguments = run.arguments
     if arguments.is_on("ndjson") and arguments.is_on("lines"):
         raise Refusal("--ndjson reads objects and --lines reads bodies; give one")
+    if arguments.has("count"):
+        raise Refusal("--count sends one message many times, and these are many already; give one")
     if arguments.has("message-id"):
         raise Refusal("--message-id would make all lines one message; put it into the lines")
     base = _described(run, b"")
@@ -76,9 +86,21 @@ def cancel(run: Invocation) -> int:
     """`cancel QUEUE SEQ`: only what is scheduled and was never delivered."""
     queue, word = run.arguments.words
     seq = read_seq(word, name="SEQ")
+    if run.arguments.is_on("dry-run"):
+        return _foretell_cancel(run, queue, seq)
     run.ask(CancelRequest(queue=queue, seq_number=seq))
     run.output.done({"action": "cancel", "queue": queue, "seq": seq})
     return 0
+
+
+def _foretell_cancel(run: Invocation, queue: str, seq: int) -> int:
+    """What `cancel` would do; NotFound as it would answer."""
+    there = run.session(
+        lambda caller: _peek(caller, PeekRequest(queue, seq, State.SCHEDULED, 1)).messages
+    )
+    if not there or there[0].seq_number != seq or there[0].delivery_count:
+        raise NotFound(f"message {seq} is not scheduled in {named(queue)}, or was delivered before")
+    return tell(run, {"queue": queue, "seq": seq})
 
 
 def _message(run: Invocation) -> Message:
@@ -105,6 +127,11 @@ def peek(run: Invocation) -> int:
     """`peek QUEUE`: messages of any or one state, by sequence number."""
     arguments = run.arguments
     (queue,) = arguments.words
+    if is_seeking(arguments) or arguments.is_on("newest-first"):
+        from mqlite_cli.describing import look_for  # noqa: PLC0415 - a usual peek needs none
+
+        return look_for(run, queue, line=_peek_line, nothing="(empty)")
+    view = read_view(run)
     request = PeekRequest(
         queue=queue,
         from_seq=arguments.number("from"),
@@ -112,10 +139,7 @@ def peek(run: Invocation) -> int:
         max=arguments.number("max", PEEK_DEFAULT),
     )
     messages = run.session(lambda caller: _peek(caller, request)).messages
-    if messages:
-        run.output.messages(messages, _peek_line)
-    else:
-        run.output.nothing(text="(empty)", json="[]")
+    show(run, messages, view, line=_peek_line, nothing="(empty)")
     return 0
 
 

@@ -1,9 +1,9 @@
-"""Instants as people write and read them: RFC 3339, or a duration from now.
+"""Instants as people write and read them: RFC 3339, or a duration from now or back from it.
 
-Called by `schedule`, the key commands and `observe`; calls nothing that waits. Rules: an instant
-needs a zone, because without one it is another moment on another machine; it is rounded up to a
-whole millisecond, so that nothing happens before the time that was asked for; what is written is
-always UTC.
+Called by `schedule`, `seeking`, the key commands and `observe`; calls nothing that waits. Rules: an
+instant needs a zone, because without one it is another moment on another machine; it is rounded up
+to a whole millisecond, so that nothing happens before the time that was asked for; what is written
+is always UTC.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _RFC_3339 = re.compile(
 )
 _UNITS_MS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MEND_PAST = "write an instant like 2030-01-31T08:00:00Z, or how long ago it was, like 30m"
 _MEND = "write an instant like 2030-01-31T08:00:00Z, or a duration from now like 30m"
 
 
@@ -37,6 +38,18 @@ def read_moment(text: str, *, field: str, now_ms: int) -> int:
     if ms > INSTANT_MS_MAX:
         raise InvalidArgument(f"{field}: after the year 9999")
     return ms
+
+
+def read_past(text: str, *, field: str, now_ms: int) -> int:
+    """The same for a time that may have passed; a duration is counted back from now. At least 1."""
+    found = _RFC_3339.fullmatch(text)
+    if found is not None:
+        return max(1, _instant(*found.groups(default=""), field=field))
+    try:
+        nanoseconds = parse_duration(text)
+    except ValueError as error:
+        raise InvalidArgument(f"{field}: {_MEND_PAST}") from error
+    return max(1, now_ms - nanoseconds_to_ms(nanoseconds, field=field))
 
 
 def shown_moment(ms: int) -> str:

@@ -1,13 +1,15 @@
-"""Sequence numbers as they stand on the command line: decimal and positive.
+"""Sequence numbers as they stand on the command line, decimal and positive; and bounds.
 
-Called by every command that names messages. A word that is none is a Refusal, because it is decided
-after the flags (spec/tools.md 1.1).
+Called by every command that names or bounds messages. A word that is no number of a message is a
+Refusal, because it is decided after the flags (spec/tools.md 1.1).
 """
 
 from __future__ import annotations
 
+from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.contract.limits import INT64_MAX
 from mqlite_cli.escaping import field
+from mqlite_cli.grammar import Arguments
 from mqlite_cli.refusals import Refusal
 
 _DIGITS_MAX = len(str(INT64_MAX))
@@ -26,3 +28,11 @@ def read_seqs(text: str, *, name: str) -> list[int]:
     """The numbers of a comma list, at least one, in their order and each once."""
     words = [word.strip() for word in text.split(",")]
     return list(dict.fromkeys(read_seq(word, name=name) for word in words))
+
+
+def read_bound(arguments: Arguments, name: str) -> int:
+    """A flag that bounds something; 0, as without it, is no bound. InvalidArgument below that."""
+    number = arguments.number(name)
+    if number < 0:
+        raise InvalidArgument(f"--{name}: must not be negative")
+    return number

@@ -69,10 +69,11 @@ def update_queue(run: Invocation) -> int:
 
 def list_queues(run: Invocation) -> int:
     """`list`: every queue and subscription queue, by name or by its counts."""
-    if run.arguments.is_on("stats") or run.arguments.has("sort"):
-        from mqlite_cli.listing import list_with_counts  # noqa: PLC0415 - a plain list needs less
+    arguments = run.arguments
+    if arguments.is_on("stats") or arguments.has("sort") or arguments.has("format"):
+        from mqlite_cli.listing import list_as_asked  # noqa: PLC0415 - a plain list needs less
 
-        return list_with_counts(run)
+        return list_as_asked(run)
     queues = run.ask(ListQueuesRequest()).queues
     run.output.rows(queues, [_line(queue) for queue in queues], empty="(no queues)")
     return 0

@@ -32,7 +32,7 @@ from mqlite_cli.holding import DOUBTFUL, Holding, Rounds
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.numbers import read_seqs
 from mqlite_cli.output import Form
-from mqlite_cli.refusals import Refusal
+from mqlite_cli.refusals import Empty, Refusal
 from mqlite_cli.removing import part_of, remove
 from mqlite_cli.renewing import Renewer
 from mqlite_cli.showing import Fate, show
@@ -43,7 +43,7 @@ _RECEIVE_AND_DELETE = 1
 
 
 def receive(run: Invocation) -> int:
-    """`receive QUEUE`: 0 also when there was nothing."""
+    """`receive QUEUE`: 0 also when there was nothing, but for --fail-empty."""
     arguments = run.arguments
     keeps, deletes = arguments.is_on("no-ack"), arguments.is_on("delete")
     if keeps and deletes:
@@ -53,7 +53,7 @@ def receive(run: Invocation) -> int:
     request = _request(run, deletes=deletes)
     count = _count(run)
     if deletes:
-        return remove(run, request, count=count)
+        return _ended(run, remove(run, request, count=count))
     rounds = Rounds(
         lambda: Holding(
             run.streams,
@@ -63,7 +63,7 @@ def receive(run: Invocation) -> int:
         )
     )
 
-    def work(caller: Caller) -> None:
+    def work(caller: Caller) -> int:
         taken = 0
         while True:
             holding = rounds.begin()
@@ -71,9 +71,15 @@ def receive(run: Invocation) -> int:
             _take(run, caller, request.queue, messages, holding, is_more=taken > 0)
             taken += len(messages)
             if not messages or taken >= count:
-                return
+                return taken
 
-    run.held_session(work, leave=rounds.leave)
+    return _ended(run, run.held_session(work, leave=rounds.leave))
+
+
+def _ended(run: Invocation, taken: int) -> int:
+    """0, or Empty if that many are too few."""
+    if not taken and run.arguments.is_on("fail-empty"):
+        raise Empty
     return 0
 
 
@@ -106,7 +112,7 @@ def receive_deferred(run: Invocation) -> int:
     _refuse_unseen(run, "the lock tokens would be lost")
     holding = Holding(run.streams, give_back=deferring(queue), give_up=None, warn=run.warn)
 
-    def work(caller: Caller) -> None:
+    def work(caller: Caller) -> int:
         messages = _claim(caller, request, holding)
         try:
             show(run, messages, holding.shown(), Fate.FETCHED)
@@ -115,9 +121,9 @@ def receive_deferred(run: Invocation) -> int:
             holding.leave()
             raise
         holding.done()
+        return len(messages)
 
-    run.held_session(work, leave=holding.leave)
-    return 0
+    return _ended(run, run.held_session(work, leave=holding.leave))
 
 
 def _refuse_unseen(run: Invocation, mend: str) -> None:

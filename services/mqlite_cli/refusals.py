@@ -15,6 +15,13 @@ class Refusal(Exception):
     """Decided after reading the flags: exit 1. The message is one sentence with its mend."""
 
 
+class Empty(Refusal):
+    """There was no message, and `--fail-empty` makes that a failure."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no message")
+
+
 class HelpWanted(Exception):
     """`-h` stood among the flags: show the command's help and exit 0."""
 

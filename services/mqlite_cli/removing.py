@@ -27,10 +27,9 @@ def part_of(request: ReceiveRequest, left: int) -> ReceiveRequest:
 
 
 def remove(run: Invocation, request: ReceiveRequest, *, count: int) -> int:
-    """Take and show one batch, or batches up to `count` messages, and return 0."""
+    """Take and show one batch, or batches up to `count` messages; how many there were."""
     removal = _Removal(run, request, count)
-    run.held_session(removal.work, leave=removal.leave)
-    return 0
+    return run.held_session(removal.work, leave=removal.leave)
 
 
 class _Removal:
@@ -47,8 +46,8 @@ class _Removal:
         self._failure = ""
         self._ended = threading.Event()
 
-    def work(self, caller: Caller) -> None:
-        """In the worker: claim, show."""
+    def work(self, caller: Caller) -> int:
+        """In the worker: claim, show; how many were shown."""
         self._caller = caller
         taken = 0
         try:
@@ -58,7 +57,8 @@ class _Removal:
                     show(self._run, messages, messages, Fate.REMOVED, is_more=taken > 0)
                 taken += len(messages)
                 if not messages or taken >= self._count:
-                    return
+                    break
+            return taken
         except (MqliteError, OutputFailed) as error:
             self._failure = str(error)
             raise

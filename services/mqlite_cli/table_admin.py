@@ -72,11 +72,16 @@ QUEUES: tuple[Command, ...] = (
                 "BY",
                 "name, or most first: active, locked, deferred, scheduled, dead, total, oldest",
             ),
+            flags.text("format", "WORD", "of text: names, csv, or wide with settings and messages"),
         ),
         summary="List queues and subscription queues",
         handler="mqlite_cli.queues:list_queues",
         is_reader=True,
-        examples=("mqlite list --output json", "mqlite list --stats --sort dead"),
+        examples=(
+            "mqlite list --output json",
+            "mqlite list --stats --sort dead",
+            "mqlite list --format names",
+        ),
     ),
     Command(
         "list-subscriptions",
@@ -177,7 +182,11 @@ KEYS: tuple[Command, ...] = (
     Command(
         "key revoke",
         "ID",
-        flags=(*GLOBAL, flags.switch("yes", "also the key that this very command uses")),
+        flags=(
+            *GLOBAL,
+            flags.switch("yes", "also the key that this very command uses"),
+            DRY_RUN,
+        ),
         summary="Revoke an access key for good",
         handler="mqlite_cli.keys:revoke",
         details="The next request with the key is refused; a receive that waits already may still "

@@ -7,7 +7,7 @@ Read by `commands` alone, which puts all rows together.
 from __future__ import annotations
 
 from mqlite_cli import flags
-from mqlite_cli.flags import GLOBAL, OUTPUT, TLS_FILES
+from mqlite_cli.flags import DRY_RUN, GLOBAL, OUTPUT, TLS_FILES
 from mqlite_cli.grammar import Command
 
 CARE: tuple[Command, ...] = (
@@ -108,7 +108,7 @@ CARE: tuple[Command, ...] = (
     Command(
         "context remove",
         "NAME",
-        flags=(OUTPUT,),
+        flags=(OUTPUT, DRY_RUN),
         summary="Forget a broker's name and credential",
         handler="mqlite_cli.contexting:remove",
         examples=("mqlite context remove far",),

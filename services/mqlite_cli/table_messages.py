@@ -6,7 +6,17 @@ Read by `commands` alone, which puts all rows together.
 from __future__ import annotations
 
 from mqlite_cli import flags
-from mqlite_cli.flags import BODY_FILE, DRY_RUN, GLOBAL, METADATA, PROPERTIES
+from mqlite_cli.flags import (
+    BODY_FILE,
+    DRY_RUN,
+    FAIL_EMPTY,
+    GLOBAL,
+    METADATA,
+    NEWEST_FIRST,
+    PROPERTIES,
+    SOUGHT,
+    VIEWS,
+)
 from mqlite_cli.grammar import Command, Flag
 
 _LEASE = "LOCK_TOKEN is what `receive --no-ack` printed behind lock-token=."
@@ -40,6 +50,9 @@ MESSAGES: tuple[Command, ...] = (
             ),
             flags.switch("ndjson", "a message for each line of stdin or --file, which is JSON"),
             flags.switch("lines", "a message for each line of stdin or --file, which is its body"),
+            flags.integer(
+                "count", "N", "send it so many times; {{n}} in its texts is the number of the copy"
+            ),
         ),
         summary="Store a message in a queue, or publish it to a topic; BODY `-` reads stdin",
         handler="mqlite_cli.messages:send",
@@ -51,6 +64,7 @@ MESSAGES: tuple[Command, ...] = (
             'mqlite send orders "two coffees" --message-id order-1 --prop table=7',
             'echo \'{"item":"tea"}\' | mqlite send orders - --content-type application/json',
             'echo \'{"text":"two teas","subject":"drinks"}\' | mqlite send orders --ndjson',
+            "mqlite send orders 'tea for table {{n}}' --prop table={{n}} --count 3",
         ),
     ),
     Command(
@@ -71,10 +85,10 @@ MESSAGES: tuple[Command, ...] = (
         "cancel",
         "QUEUE",
         "SEQ",
-        flags=GLOBAL,
+        flags=(*GLOBAL, DRY_RUN),
         summary="Delete a scheduled message that was never delivered",
         handler="mqlite_cli.messages:cancel",
-        examples=("mqlite cancel orders 4",),
+        examples=("mqlite cancel orders 7",),
     ),
     Command(
         "receive",
@@ -88,11 +102,13 @@ MESSAGES: tuple[Command, ...] = (
             flags.duration("wait", "wait this long for the first one, at most 20s"),
             flags.switch("no-ack", "keep them locked and print their lock tokens"),
             flags.switch("delete", "remove them as they are read: at most once"),
+            FAIL_EMPTY,
         ),
         summary="Take messages, print them, then complete them",
         handler="mqlite_cli.receiving:receive",
         details="Nothing is completed before it was written to standard output. Interrupted, the "
-        "command gives back what it holds and exits 130, or 143 after SIGTERM.",
+        "command gives back what it holds and exits 130, or 143 after SIGTERM. What --no-ack keeps "
+        "can be settled later at a broker; a local store ends all leases when it is opened.",
         examples=(
             "mqlite receive orders --max 10 --wait 1s",
             "mqlite receive orders --no-ack --output json",
@@ -102,7 +118,7 @@ MESSAGES: tuple[Command, ...] = (
     Command(
         "receive-deferred",
         "QUEUE",
-        flags=(*GLOBAL, flags.text("seq", "A,B", "numbers of the deferred messages")),
+        flags=(*GLOBAL, flags.text("seq", "A,B", "numbers of the deferred messages"), FAIL_EMPTY),
         summary="Take deferred messages by number, and print their lock tokens",
         handler="mqlite_cli.receiving:receive_deferred",
         details="Numbers that are unknown or not deferred are left out. A message whose lease ends "
@@ -133,11 +149,21 @@ MESSAGES: tuple[Command, ...] = (
             flags.text("state", "STATE", "active, locked, deferred, scheduled or dead_lettered"),
             flags.integer("from", "SEQ", "lowest sequence number"),
             flags.integer("max", "N", "messages to show, at most 1000 (default 16)"),
+            *SOUGHT,
+            NEWEST_FIRST,
+            *VIEWS,
+            FAIL_EMPTY,
         ),
         summary="Look at messages without touching them",
         handler="mqlite_cli.messages:peek",
         is_reader=True,
-        examples=("mqlite peek orders --state dead_lettered --output json",),
+        details="With a flag that says which ones, or --newest-first, it searches, and a broker "
+        "that cannot search answers `unsupported`.",
+        examples=(
+            "mqlite peek orders --state dead_lettered --output json",
+            "mqlite peek orders --newest-first --max 3 --pretty",
+            "mqlite peek orders --message-id order-1 --raw",
+        ),
     ),
     Command(
         "metrics",
@@ -155,14 +181,30 @@ MESSAGES: tuple[Command, ...] = (
             *GLOBAL,
             flags.text("to", "QUEUE", "move them to this queue (default: active in place)"),
             flags.text("seq", "A,B", "only these numbers"),
+            *SOUGHT,
             flags.integer("max", "N", "at most so many, the oldest first (0: all)"),
             flags.duration("older-than", "only those first sent longer ago than this (0: all)"),
             flags.integer("rate", "N", "so many a second (0: as fast as it goes)"),
+            flags.texts(
+                "set",
+                "KEY=VALUE",
+                "change this first: subject, group, message-id, correlation-id, reply-to, "
+                "content-type, body or prop.NAME; repeats",
+            ),
+            flags.texts("drop-prop", "NAME", "take this property away first; repeats"),
+            BODY_FILE,
             DRY_RUN,
         ),
-        summary="Make dead letters active again",
-        handler="mqlite_cli.dead_letters:redrive",
-        examples=("mqlite redrive orders --max 100 --rate 50",),
+        summary="Make dead letters active again: all, or those that are chosen; mended, if need be",
+        handler="mqlite_cli.redriving:redrive",
+        details="Dead letters are moved that are all of what is given, up to the newest there was "
+        "at the beginning. With --set, --drop-prop or --file each is mended and moved in one step, "
+        "as by `resubmit`. --dry-run says how many it would be and which come first.",
+        examples=(
+            "mqlite redrive orders --max 100 --rate 50",
+            "mqlite redrive orders --reason 'no such photo' --older-than 1h --dry-run",
+            "mqlite redrive orders --filter 'properties.table == \"7\"' --set prop.table=8",
+        ),
     ),
     Command(
         "purge-dlq",

@@ -7,7 +7,16 @@ Read by `commands` alone, which puts all rows together.
 from __future__ import annotations
 
 from mqlite_cli import flags
-from mqlite_cli.flags import BODY_FILE, DRY_RUN, GLOBAL, METADATA, PROPERTIES
+from mqlite_cli.flags import (
+    BODY_FILE,
+    DRY_RUN,
+    FAIL_EMPTY,
+    GLOBAL,
+    METADATA,
+    NEWEST_FIRST,
+    SOUGHT,
+    VIEWS,
+)
 from mqlite_cli.grammar import Command
 from mqlite_cli.table_admin import SETTINGS
 
@@ -62,36 +71,42 @@ MORE: tuple[Command, ...] = (
         flags=(
             *GLOBAL,
             flags.text("state", "STATE", "active, locked, deferred, scheduled or dead_lettered"),
-            flags.text("message-id", "ID", "with this id"),
-            flags.text("group", "ID", "of this ordering group"),
-            flags.text("correlation-id", "ID", "with this correlation id"),
-            flags.text("subject", "TEXT", "with this subject"),
-            PROPERTIES,
-            flags.text("body", "TEXT", "whose body holds this text"),
+            *SOUGHT,
             flags.integer("from", "SEQ", "lowest sequence number"),
             flags.integer("to", "SEQ", "highest sequence number"),
             flags.integer("max", "N", "messages to show, at most 1000 (default 16)"),
+            NEWEST_FIRST,
+            *VIEWS,
+            FAIL_EMPTY,
         ),
         summary="Look for messages that are all of what is given",
         handler="mqlite_cli.describing:search",
         is_reader=True,
         details="Looks through the whole queue, some hundred messages a call.",
-        examples=("mqlite search orders --state dead_lettered --prop table=7",),
+        examples=(
+            "mqlite search orders --state dead_lettered --prop table=7",
+            "mqlite search orders --filter 'body_json.item == \"tea\"' --since 1h --body-only",
+        ),
     ),
     Command(
         "purge",
         "QUEUE",
         flags=(
             *GLOBAL,
-            flags.integer("expect", "N", "how many active messages you saw; guards the deletion"),
+            flags.integer("expect", "N", "only if that many are active, which you saw"),
+            flags.switch("yes", "however many there are, and without a question"),
             flags.integer("max", "N", "at most so many, the oldest first"),
             flags.duration("older-than", "only those sent longer ago than this"),
             DRY_RUN,
         ),
         summary="Delete active messages",
         handler="mqlite_cli.dead_letters:purge_active",
-        details="Without --expect it deletes nothing and says how many there are.",
-        examples=("mqlite purge orders --older-than 30d --dry-run",),
+        details="Without --expect and --yes it says how many there are. At a terminal whoever then "
+        "types the queue's name has them deleted; anywhere else nothing is.",
+        examples=(
+            "mqlite purge orders --older-than 30d --dry-run",
+            "mqlite purge orders --yes",
+        ),
     ),
     Command(
         "resubmit",

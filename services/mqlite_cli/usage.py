@@ -16,6 +16,18 @@ mqlite: a durable message queue in one SQLite file
 usage: mqlite COMMAND [flags] [arguments]
 """
 
+STEPS = (
+    ("mqlite create-queue orders --max-delivery 3", "make a queue"),
+    ("mqlite send orders 'two coffees'", "feed it"),
+    ("mqlite receive orders", "drain it, a message at a time"),
+    ("mqlite consume orders --exec 'cat' --idle 100ms", "or let a command handle each message"),
+    ("mqlite peek orders --state dead_lettered --pretty", "see what nobody could handle, and why"),
+    ("mqlite redrive orders --dry-run", "try it again; `resubmit` mends a message first"),
+    ("mqlite explain orders", "ask why nothing is delivered"),
+    ("mqlite backup snapshot.db", "copy everything; `restore` puts it back"),
+)
+"""A first round, which the tests run: command lines and what they do."""
+
 _NOTES = """\
 Flags follow the command. `mqlite COMMAND -h` lists them.
 Commands call the broker of --endpoint or MQLITE_ENDPOINT (credential: --token, MQLITE_TOKEN), or
@@ -27,7 +39,7 @@ Durations: 250ms, 30s, 1h30m, 14d. Exit codes: 0 done, 1 refused or failed, 2 no
 def page() -> str:
     """The general help page."""
     rows = [(command.name, command.summary) for command in COMMANDS]
-    return f"{_ABOUT}\n{_table([*rows, *_WORDS])}\n{_NOTES}"
+    return f"{_ABOUT}\n{_table([*rows, *_WORDS])}\nA first round:\n{_table([*STEPS])}\n{_NOTES}"
 
 
 def of(command: Command) -> str:

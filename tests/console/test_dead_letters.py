@@ -217,3 +217,30 @@ def test_giving_up_a_dialog_changes_nothing(scene: Scene) -> None:
     assert not [call for call in scene.calls if changing.search(call)]
     (letter,) = scene.peek(queue)
     assert (letter["state"], decoded(letter)) == ("dead_lettered", b"x")
+
+
+def test_letters_are_found_by_what_they_died_of_and_by_a_filter(scene: Scene) -> None:
+    queue = scene.queue("reasons")
+    old = scene.kill(queue, *"ab", reason="Rotten", properties={"n": "1"})
+    new = scene.kill(queue, "c", reason="Broken", properties={"n": "2"})
+    odd = scene.kill(queue, "d", reason="Rotten", properties={"n": "x"})
+    scene.enter("#/dead-letters/reasons")
+    scene.page.get_by_text("Search", exact=True).click()
+    heads = scene.page.get_by_role("rowheader")
+    for label, value, numbers in (
+        ("Died of", "Rotten", [*old, *odd]),
+        ("Filter", 'properties.n == "2"', new),
+    ):
+        scene.fill(label, value)
+        scene.press("Find")
+        expect(heads).to_have_text([f"{number}" for number in numbers])
+        scene.press("Clear")
+        expect(heads).to_have_count(4)
+    scene.page.get_by_label("Newest first").check()
+    scene.fill("Filter", "int(properties.n) > 0")
+    scene.press("Find")
+    expect(heads).to_have_text([f"{number}" for number in (*new, *reversed(old))])
+    scene.see(re.compile("The filter failed on 1 message, counted as no match: .*int"))
+    scene.fill("Filter", "properties.n =")
+    scene.press("Find")
+    scene.see(re.compile("invalid filter at line 1"))

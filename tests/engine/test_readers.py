@@ -43,6 +43,7 @@ EXAMPLES: dict[type[Any], Any] = {
     ext.SearchRequest: ext.SearchRequest(queue="q"),
     ListKeysRequest: ListKeysRequest(),
     commands.Authenticate: commands.Authenticate(bytes(32)),
+    commands.Gather: commands.Gather(ext.SearchRequest(queue="q"), needs_body=True),
     commands.CountEntities: commands.CountEntities(),
     commands.Collect: commands.Collect(),
 }

@@ -80,6 +80,9 @@ async def test_the_async_face_shows_the_same(path: Path, owner: Owner) -> None:
     async with mq.open_reader(dsn(path)) as q:
         assert (await q.stats("q")).active == 3
         assert [message.body for message in await q.peek("q", max_messages=2)] == [b"body"] * 2
+        found = await q.search("q", filter='body_text == "body"', newest_first=True)
+        assert [each.message.seq_number for each in found] == [3, 2, 1]
+        assert await q.search("q", filter="body_size > 4") == []
         with pytest.raises(mq.QueueNotFound):
             await q.peek("nowhere")
         status = await q.status()

@@ -21,21 +21,25 @@ def at_terminal(
     columns: int = 100,
     stdout: int | None = None,
     stdin: bytes | None = None,
+    typed: bytes | None = None,
     command: Sequence[str] = PYTHON,
 ) -> tuple[int, str]:
     """Exit code, and all that the terminal was sent. `stdout` replaces the terminal as one of the
-    two, `stdin` is piped in."""
+    two, `stdin` is piped in, `typed` is what somebody types."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    piped = subprocess.DEVNULL if stdin is None else subprocess.PIPE
     process = subprocess.Popen(
         [*command, *words],
-        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+        stdin=piped if typed is None else theirs,
         stdout=theirs if stdout is None else stdout,
         stderr=theirs,
         cwd=shell.folder,
         env=clean_environ({"TERM": "xterm", **shell.environ}),
     )
     os.close(theirs)
+    if typed is not None:
+        os.write(ours, typed)
     if process.stdin is not None:
         process.stdin.write(stdin or b"")
         process.stdin.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mqlite_cli import usage
 from mqlite_cli.commands import BY_NAME, COMMANDS
 from tests.sdk.loopback import engine_replies, loopback
 from tests.services.broker_process import started
@@ -78,6 +79,14 @@ def test_the_examples_of_a_store_work_in_the_order_of_the_help_page(mqlite: Inli
         assert (done.code, noise) == (0, []), (line, done)
         shown += done.text
     assert 'body="two coffees"' in shown
+
+
+def test_the_first_round_of_the_help_page_can_be_followed(mqlite: Inline) -> None:
+    assert all(line in usage.page() for line, _ in usage.STEPS)
+    for line, _ in usage.STEPS:
+        done = run(mqlite, line)
+        assert (done.code, done.err) == (0, ""), (line, done)
+    assert (mqlite.folder / "snapshot.db").exists()
 
 
 @pytest.mark.parametrize("name", LEASES)

@@ -163,7 +163,10 @@ def test_active_messages_are_deleted_only_if_they_are_as_many_as_were_seen(
 ) -> None:
     shell, server = broker
     done = shell.run("purge", "q", check=1)
-    assert done.err == "error: q holds 2 active message(s); --expect 2 deletes them\n"
+    assert done.err == (
+        "error: q holds 2 active message(s); --expect 2 deletes them, --yes however many there"
+        " are\n"
+    )
     assert shell.run("purge", "q", "--expect", "1", check=1).errors
     for words in (["--max", "0"], ["--older-than", "0"], ["--expect", "-1"], ["--max", "-1"]):
         server.requests.clear()

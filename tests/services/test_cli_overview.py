@@ -50,6 +50,27 @@ def test_a_list_counts_the_messages_of_each_queue_and_of_all(
     assert all(row[-1].endswith("ms") for row in rows[1:])
 
 
+def test_a_list_has_forms_for_scripts_and_for_wide_terminals(
+    broker: tuple[Shell, Loopback],
+) -> None:
+    shell, server = broker
+    assert shell.ok("list", "--format", "names") == "a\nb\ns\n"
+    assert server.calls == ["AdminService/ListQueues"]
+    assert shell.ok("list", "--format", "names", "--sort", "active") == "b\na\ns\n"
+    head, first, *_ = shell.ok("list", "--format", "csv").splitlines()
+    assert head.startswith("name,kind,lock_duration_ms,")
+    assert first.startswith("a,queue,60000,10,0,0,")
+    head, first, *_ = shell.ok("list", "--format", "csv", "--stats").splitlines()
+    assert head.endswith(",dead_lettered,total,oldest_message_age_ms")
+    assert first.startswith("a,queue,2,0,0,0,1,3,")
+    rows = [line.split() for line in shell.ok("list", "--format", "wide").splitlines()]
+    assert rows[0][-5:] == ["lock", "max-delivery", "ttl", "dedup", "generation"]
+    assert rows[1][9:13] == ["1m", "10", "0", "0"]
+    assert rows[-1][:8] == ["(3", "queues)", "6", "0", "0", "0", "1", "7"]
+    assert "did you mean wide" in shell.run("list", "--format", "wid", check=1).err
+    assert "give one" in shell.run("list", "--format", "csv", "--output", "json", check=1).err
+
+
 def test_a_list_is_sorted_by_what_is_asked_for(broker: tuple[Shell, Loopback]) -> None:
     shell, _ = broker
     found = shell.run("list", "--sort", "active", "--output", "json", check=0).json
@@ -131,4 +152,5 @@ def test_an_empty_queue_would_be_deleted(broker: tuple[Shell, Loopback]) -> None
     assert (found["action"], found["queue"], found["dry_run"]) == ("delete-queue", "c", True)
     assert writes(server) == []
     assert shell.run("purge-dlq", "a", "--dry-run", check=1).errors
-    assert shell.run("redrive", "a", "--seq", "1", "--dry-run", check=1).errors
+    assert shell.ok("redrive", "a", "--seq", "1,2", "--dry-run").endswith(" would_move=1 seq=1\n")
+    assert writes(server) == []

@@ -39,7 +39,8 @@ FIELDS: dict[type[wire.Request[Any]], str] = {
     ext.ReleaseRequest: "queue messages receive_attempt_id",
     ext.ExplainRequest: "queue seq_number",
     ext.SearchRequest: "queue state message_id group_id correlation_id subject properties body_text"
-    " from_seq to_seq enqueued_from_ms enqueued_before_ms include_bodies max page_token",
+    " from_seq to_seq enqueued_from_ms enqueued_before_ms include_bodies max page_token"
+    " dead_letter_reason filter newest_first",
     ext.DescribeQueueRequest: "name",
     ext.UpdateQueueRequest: "name config generation create",
     ext.RedriveSelectedRequest: "queue seq_numbers target",

@@ -32,6 +32,8 @@ BROWSE = (
 )
 SORTED_PAGE = (*BROWSE, "USE TEMP B-TREE FOR ORDER BY")  # at most a page of numbers and lengths
 SORTED_PAGE_OF = {states: (*BROWSE * states, "USE TEMP B-TREE FOR ORDER BY") for states in (2, 6)}
+DOWNWARDS = (BROWSE[0].replace("rowid>?", "rowid<?"), *BODY)
+SORTED_DOWNWARDS = (*DOWNWARDS, "USE TEMP B-TREE FOR ORDER BY")  # as large as a page
 GROUP_LIVES = ("SEARCH e USING INDEX messages_by_group (queue_id=? AND group_id=? AND rowid>?)",)
 QUEUE_LIVES = ("SEARCH e USING COVERING INDEX messages_by_state (queue_id=? AND state=?)",)
 IN_FRONT_IN_GROUP = (GROUP_LIVES[0].replace(")", " AND rowid<?)"),)
@@ -101,6 +103,12 @@ PLANS: dict[str, tuple[str, ...]] = {
     "looking.AHEAD_IN_QUEUE": AHEAD * 5,
     "looking.AHEAD_READY": AHEAD,
     "looking.BODY_HOLDS": (*BY_ID, *BODY),
+    "looking.DOWNWARDS[1,2,3,4,5,6]": SORTED_DOWNWARDS * 6,
+    "looking.DOWNWARDS[1,2]": SORTED_DOWNWARDS * 2,
+    "looking.DOWNWARDS[3]": DOWNWARDS,
+    "looking.DOWNWARDS[4]": DOWNWARDS,
+    "looking.DOWNWARDS[5]": DOWNWARDS,
+    "looking.DOWNWARDS[6]": DOWNWARDS,
     "looking.ENVELOPE": (*BY_ID, *BODY),
     "looking.GROUP_HEAD": (
         "SEARCH messages USING INDEX messages_by_group (queue_id=? AND group_id=? AND rowid>?)",
@@ -289,7 +297,7 @@ def _statements_of(module: ModuleType) -> Iterator[tuple[str, str]]:
             entries = dict(enumerate(value)).items()
         for key, text in entries:
             if isinstance(text, str) and STATEMENT.match(text):
-                label = ",".join(str(int(state)) for state in key) if name == "_PEEKS" else key
+                label = ",".join(str(int(state)) for state in key) if type(key) is tuple else key
                 yield f"{short}.{name}[{label}]", text
 
 

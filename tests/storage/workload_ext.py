@@ -62,6 +62,7 @@ def look(writer: Writer, queue: str) -> None:
         writer.ask(ext.ExplainRequest(queue, seq))
     for state in ("", *State):
         writer.ask(ext.SearchRequest(queue, state, body_text="body", include_bodies=True))
+        writer.ask(ext.SearchRequest(queue, state, newest_first=True))
     writer.ask(ext.DescribeQueueRequest(queue))
     writer.ask(
         wire.CompleteRequest(queue=queue, seq_number=taken.seq_number, lock_token=taken.lock_token)

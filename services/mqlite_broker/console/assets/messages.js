@@ -5,8 +5,8 @@
 
 import { call } from "./api.js";
 import { busy, h, say } from "./dom.js";
-import { number, properties, text } from "./fields.js";
-import { bytes, count, moment, plural, setMoment, visible } from "./format.js";
+import { bytes, count, moment, plural, setMoment, visible, visibleLines } from "./format.js";
+import { searchForm } from "./message_search.js";
 import { table } from "./table.js";
 
 const SIZE = 50;
@@ -23,7 +23,7 @@ export function messageList({ queue, state, extra = [], isSelectable = false, on
     empty: "No message here.",
     size: SIZE,
   });
-  const search = searchForm(() => load([""]));
+  const search = searchForm(() => load([""]), { hasReason: state === "" || state === "dead_lettered" });
   const progress = h("span", { class: "hint", role: "status" });
   const halt = h("button", { type: "button", hidden: true }, "Stop");
   const back = h("button", { type: "button" }, "Previous page");
@@ -46,6 +46,7 @@ export function messageList({ queue, state, extra = [], isSelectable = false, on
         search.isEmpty() ? "No message here." : `No message matches; looked at ${count(found.scanned)}.`,
       );
       draw();
+      if (found.failed) say(problem, failures(found));
     } catch (error) {
       if (mine === running) say(problem, error.message);
     } finally {
@@ -58,11 +59,15 @@ export function messageList({ queue, state, extra = [], isSelectable = false, on
     const rows = [];
     let next = token;
     let scanned = 0;
+    let failed = 0;
+    let failure = "";
     do {
       const request = { queue, state, ...search.value(), max: SIZE - rows.length, page_token: next };
       const reply = await call("QueueService/Search", request, { signal: mine.signal });
       rows.push(...reply.messages);
       scanned += reply.scanned ?? 0;
+      failed += reply.failed ?? 0;
+      failure ||= reply.failure ?? "";
       next = reply.next_page_token ?? "";
       if (mine !== running) break;
       halt.hidden = !next || rows.length >= SIZE;
@@ -72,7 +77,7 @@ export function messageList({ queue, state, extra = [], isSelectable = false, on
       );
     } while (next && rows.length < SIZE && !halt.isPressed);
     halt.isPressed = false;
-    return { rows, next, scanned };
+    return { rows, next, scanned, failed, failure };
   }
 
   function draw() {
@@ -115,6 +120,11 @@ export function messageList({ queue, state, extra = [], isSelectable = false, on
     selected: () => shown.rows.filter((row) => marked.has(String(row.message.seq_number))),
     filter: () => search.value(),
   };
+}
+
+function failures({ failed, failure }) {
+  const where = plural(failed, "message");
+  return `The filter failed on ${where}, counted as no match: ${visibleLines(failure)}`;
 }
 
 function columns(onOpen) {
@@ -183,68 +193,4 @@ function boxColumn(marked, onChange) {
       box.checked = marked.has(String(row.message.seq_number));
     },
   };
-}
-
-// -- what is looked for --------------------------------------------------------------------------
-
-function searchForm(onSearch) {
-  const fields = {
-    body_text: text("Body contains", { hint: "Letter case counts." }),
-    message_id: text("Message id is"),
-    group_id: text("Group is"),
-    subject: text("Subject is"),
-    correlation_id: text("Correlation id is"),
-    properties: properties("Properties are"),
-    from_seq: number("From number"),
-    to_seq: number("Up to number"),
-    enqueued_from_ms: text("Sent at or after", { type: "datetime-local" }),
-    enqueued_before_ms: text("Sent before", { type: "datetime-local" }),
-  };
-  const problem = h("p", { class: "problem", role: "alert" });
-  const clear = h("button", { type: "button" }, "Clear");
-  const form = h(
-    "form",
-    {},
-    h(
-      "div",
-      { class: "grid" },
-      Object.values(fields).map((field) => field.node),
-    ),
-    problem,
-    h("div", { class: "actions" }, clear, h("button", { type: "submit", class: "primary" }, "Find")),
-  );
-  let current = {};
-  const read = () => {
-    const pairs = Object.entries(fields).map(([name, field]) => [name, given(name, field)]);
-    return Object.fromEntries(
-      pairs.filter(([, value]) => value && (typeof value !== "object" || Object.keys(value).length)),
-    );
-  };
-  const run = () => {
-    say(problem, "");
-    try {
-      current = read();
-      onSearch();
-    } catch (error) {
-      say(problem, error.message);
-    }
-  };
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    run();
-  });
-  clear.addEventListener("click", () => {
-    for (const { input } of Object.values(fields)) input.value = "";
-    run();
-  });
-  return {
-    node: h("details", { class: "panel search" }, h("summary", {}, "Search"), form),
-    value: () => current,
-    isEmpty: () => !Object.keys(current).length,
-  };
-}
-
-function given(name, field) {
-  if (!name.startsWith("enqueued_")) return field.value();
-  return field.input.value ? new Date(field.input.value).getTime() : 0;
 }
