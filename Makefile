@@ -40,7 +40,7 @@ proof: $(VENV)/.installed-test
 	$(call layer,model,MQLITE_MODEL_EXAMPLES=5000 $(PROOF) -n $(WORKERS) tests/model)
 	$(call layer,power,MQLITE_POWER_CUTS=50000 MQLITE_POWER_EACH=6 $(PROOF) -n $(WORKERS) tests/power)
 	$(call layer,integrity,MQLITE_INTEGRITY_N=500000 $(PROOF) -n $(WORKERS) tests/conformance/test_integrity.py)
-	$(call layer,remote,MQLITE_REMOTE=all $(PROOF) -n $(WORKERS) tests/conformance -k remote)
+	$(call layer,remote,MQLITE_REMOTE=all $(PROOF) -n $(WORKERS) tests/conformance -k 'remote or sqld')
 	$(call layer,openapi,MQLITE_OPENAPI_EXAMPLES=300 $(PROOF) -n $(WORKERS) tests/services/test_openapi_answers.py)
 	$(call layer,crashes,MQLITE_CRASH_KILLS=500 MQLITE_HISTORY_SECONDS=300 $(PROOF) tests/crash)
 

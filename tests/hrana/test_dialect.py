@@ -63,6 +63,11 @@ def test_tursodb_gives_the_same_rows(tursodb: Tursodb, spoken: list[Spoken]) -> 
     check(replayed([*layout(), *spoken], lambda request: pipeline(tursodb.url, request)[0]))
 
 
+def test_sqld_gives_the_same_rows(sqld_url: str, spoken: list[Spoken]) -> None:
+    said = [*layout(), *spoken]
+    check(replayed(said, lambda request: pipeline(sqld_url, request, {"type": "close"})[0]))
+
+
 @pytest.mark.parametrize("manners", [SQLD, TURSODB], ids=lambda manners: str(manners.name))
 def test_the_reference_server_gives_the_same_rows(
     tmp_path: Path, spoken: list[Spoken], manners: Manners

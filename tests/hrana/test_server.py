@@ -1,4 +1,4 @@
-"""The reference server keeps the protocol: its answers, its refusals, its streams (as sqld)."""
+"""The reference server keeps the protocol as the real sqld does: answers, refusals, streams."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def server(tmp_path: Path, clock: ManualClock) -> Iterator[HranaServer]:
 
 
 @pytest.fixture
-def talk(server: HranaServer) -> Iterator[Talk]:
-    """A client of it, beside a table t (id, b)."""
-    with talking(server.url) as talk:
+def talk(peer: str) -> Iterator[Talk]:
+    """A client of it, or of the real sqld, beside a table t (id, b)."""
+    with talking(peer) as talk:
+        talk.run("DROP TABLE IF EXISTS t")
         talk.run("CREATE TABLE t (id INTEGER PRIMARY KEY, b TEXT)")
         yield talk
 
