@@ -96,7 +96,7 @@ class Link:
             raise NotRun("the remote database is throttled (429)", pause)
         if b"STREAM_EXPIRED" in found:
             raise NotRun("the stream had expired")
-        if status in {401, 403}:
+        if status in {401, 403} or (status == 400 and b"nauthorized" in found):
             raise StorageFailed(
                 f"the remote database refuses the token ({status}); set MQLITE_DB_AUTH_TOKEN"
             )

@@ -166,9 +166,9 @@ class Refuse(Fault):
         return self._answer
 
     @classmethod
-    def unauthorized(cls) -> Refuse:
-        """401, as for a token that has run out."""
-        return cls(Answer(401, "application/json", b'{"error":"Unauthorized: expired"}'))
+    def unauthorized(cls, status: int = 401) -> Refuse:
+        """As for a token that has run out."""
+        return cls(Answer(status, "application/json", b'{"error":"Unauthorized: expired"}'))
 
     @classmethod
     def throttled(cls, retry_after: str = "1") -> Refuse:

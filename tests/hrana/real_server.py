@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +41,11 @@ class RealServer:
         raise NotImplementedError
 
     @property
+    def environ(self) -> Mapping[str, str]:
+        """Variables that it gets beside ours."""
+        return {}
+
+    @property
     def url(self) -> str:
         """What stands in MQLITE_DB."""
         return f"http://127.0.0.1:{self.port}"
@@ -54,7 +60,11 @@ class RealServer:
         """Start it and wait until it answers."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                self.command,
+                env={**os.environ, **self.environ},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         for _ in range(round(BOUND_SECONDS / PAUSE_SECONDS)):
             try:
@@ -77,6 +87,7 @@ class RealServer:
         self.start()
 
     def _try(self) -> None:
+        """OSError while nobody answers."""
         pipeline(self.url, {"type": "execute", "stmt": {"sql": "SELECT 1"}})
 
     def _pause(self) -> None:

@@ -9,13 +9,14 @@ once, keeps streams by their batons for ten seconds, and has no token here.
 from __future__ import annotations
 
 import fcntl
+import http.client
 import importlib.metadata
 import importlib.util
 import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -30,7 +31,24 @@ WELCOME: Final = "Welcome to sqld"
 
 
 class Sqld(RealServer):
-    """A running sqld; `place` is the folder of its data."""
+    """A running sqld; `place` is the folder of its data. `key`: the public half of an Ed25519 key,
+    in URL-safe base64; then it wants a token that the other half has signed."""
+
+    def __init__(self, place: Path, program: Path, key: str = "") -> None:
+        self._key = key
+        super().__init__(place, program)
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return {"SQLD_AUTH_JWT_KEY": self._key} if self._key else {}
+
+    def _try(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=BOUND_SECONDS)
+        try:
+            connection.request("GET", "/health")
+            connection.getresponse().read()
+        finally:
+            connection.close()
 
     @property
     def command(self) -> Sequence[str | Path]:
@@ -39,9 +57,9 @@ class Sqld(RealServer):
 
 
 @contextmanager
-def running_sqld(folder: Path) -> Iterator[Sqld]:
+def running_sqld(folder: Path, *, key: str = "") -> Iterator[Sqld]:
     """A server of an empty database in `folder`; missing ends the test (tests/npm/packages.py)."""
-    server = Sqld(folder / "sqld", program())
+    server = Sqld(folder / "sqld", program(), key)
     try:
         yield server
     finally:

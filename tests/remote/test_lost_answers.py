@@ -121,9 +121,11 @@ def test_trouble_that_does_not_pass_is_unavailable_and_nothing_is_done(
     assert place.stored() == []
 
 
-def test_a_token_that_ran_out_is_told_without_being_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [401, 400])
+def test_a_token_that_ran_out_is_told_without_being_shown(tmp_path: Path, status: int) -> None:
+    """400: as Turso Cloud says it of one that it cannot read."""
     with afar(tmp_path, token="very-secret") as place:
-        place.server.faults.add(Refuse.unauthorized(), times=2)
+        place.server.faults.add(Refuse.unauthorized(status), times=2)
         (outcome,) = place.writer.group(place.sending(b"a"))
         with pytest.raises(StorageFailed, match="MQLITE_DB_AUTH_TOKEN") as caught:
             outcome.unwrap()
