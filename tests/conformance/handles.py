@@ -204,14 +204,14 @@ async def _remote(around: Surroundings) -> AsyncIterator[Handle]:
 
 @asynccontextmanager
 async def _live(around: Surroundings) -> AsyncIterator[Handle]:
-    async with engine_on(LIVE, around.clock, TOKEN) as engine:
+    async with engine_on(LIVE, around.clock, around.store, TOKEN) as engine:
         yield Embedded(engine)
 
 
 @asynccontextmanager
 async def _sqld(around: Surroundings) -> AsyncIterator[Handle]:
     assert around.broker is not None
-    async with engine_on(around.broker.url, around.clock) as engine:
+    async with engine_on(around.broker.url, around.clock, around.store) as engine:
         yield Embedded(engine)
 
 

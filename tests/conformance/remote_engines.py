@@ -46,16 +46,22 @@ async def remote_engine(folder: Path, clock: Clock) -> AsyncIterator[Engine]:
 
 
 @asynccontextmanager
-async def engine_on(address: str, clock: Clock, token: str = "") -> AsyncIterator[Engine]:
-    """An engine on a database that others had before, emptied of what the queue keeps in it."""
+async def engine_on(
+    address: str, clock: Clock, begun: Path, token: str = ""
+) -> AsyncIterator[Engine]:
+    """An engine on a database that others had before; the first of a test, which leaves the file
+    `begun`, empties it of what the queue keeps in it."""
+    mark = trio.Path(begun)
     store = parse_store(address)
     token = token or store.token
     hrana_opening.open_remote(store.dsn, auth_token=token).close()  # its tables are there now
     read = read_remotely(store.dsn, token)
-    for name in schema.columns():
-        if name != "meta":
-            read((f"DELETE FROM {name}", ()))
-    read(("INSERT INTO counters (name, value) VALUES ('seq', 0)", ()))
+    if not await mark.exists():
+        for name in schema.columns():
+            if name != "meta":
+                read((f"DELETE FROM {name}", ()))
+        read(("INSERT INTO counters (name, value) VALUES ('seq', 0)", ()))
+        await mark.touch()
     options = EngineOptions(clock=clock, background=False, auth_token=token)
     async with open_engine(store.dsn, options) as engine:
         yield engine

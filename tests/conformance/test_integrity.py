@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
 import trio
 
 from mqlite_actor.clock import Clock, ManualClock, SystemClock
@@ -24,6 +25,7 @@ from mqlite_actor.sdk.handle import Handle
 from tests.conformance.audit import audit_file
 from tests.conformance.broker import Broker, running_broker
 from tests.conformance.handles import HandleKind, OverLink, Surroundings
+from tests.hrana.server import running_hrana
 
 N = int(os.environ.get("MQLITE_INTEGRITY_N", "1000"))
 SEED = int(os.environ.get("MQLITE_INTEGRITY_SEED") or random.SystemRandom().randrange(2**32))
@@ -44,6 +46,9 @@ BROKERS: dict[str, dict[str, str]] = {
     "broker_of_two_workers": {"MQLITE_WORKERS": "2"},
 }
 """By the name of the fixture that the kind asks for, the settings of a broker like it."""
+
+FAR_BROKER = {"MQLITE_WORKERS": "2"}
+"""The same of the one on a remote store."""
 
 GONE = (Unavailable, OutcomeUnknown)
 """What a caller gets while the broker is being restarted."""
@@ -158,19 +163,26 @@ async def tide(handle: Handle, clock: ManualClock) -> None:
 
 
 @contextmanager
-def broker_of(kind: HandleKind, store: Path) -> Iterator[Broker | None]:
-    """A broker of this test's own on the store, if the kind needs one."""
-    if not kind.broker:
-        yield None
+def broker_of(kind: HandleKind, store: Path, sqld: Broker | None = None) -> Iterator[Broker | None]:
+    """A broker of this test's own on the store, if the kind needs one; or the sqld that others
+    use too."""
+    if not kind.broker or sqld:
+        yield sqld
+        return
+    if kind.is_remote:
+        with running_hrana(store.parent) as far, running_broker(far.url, **FAR_BROKER) as broker:
+            yield broker
         return
     with running_broker(f"file:{store}", **BROKERS[kind.broker]) as broker:
         yield broker
 
 
-async def one_run(kind: HandleKind, store: Path, sweep: Sweep, clock: Clock) -> None:
+async def one_run(
+    kind: HandleKind, store: Path, sweep: Sweep, clock: Clock, sqld: Broker | None
+) -> None:
     """From opening until the target is reached, and then closed or stopped in mid-work."""
     with ExitStack() as stack:
-        broker = stack.enter_context(broker_of(kind, store))
+        broker = stack.enter_context(broker_of(kind, store, sqld))
         async with kind.open(Surroundings(store, clock, broker)) as handle:
             if not sweep.sent:
                 await handle.call(wire.CreateQueueRequest(name="sweep", config=CONFIG))
@@ -185,21 +197,22 @@ async def one_run(kind: HandleKind, store: Path, sweep: Sweep, clock: Clock) -> 
 
 
 async def test_each_number_is_settled_once_and_every_body_is_whole(
-    handle_kind: HandleKind, store: Path
+    request: pytest.FixtureRequest, handle_kind: HandleKind, store: Path
 ) -> None:
+    sqld = request.getfixturevalue("sqld") if handle_kind.broker == "sqld" else None
     print(f"MQLITE_INTEGRITY_N={N} MQLITE_INTEGRITY_SEED={SEED}")
     clock = ManualClock() if handle_kind.drives_clock else SystemClock()
     sweep = Sweep(random.Random(SEED))
     with trio.fail_after(120 + N / 20):
         for run in range(1, RESTARTS + 1):
             sweep.aim(N * run // (RESTARTS + 1))
-            await one_run(handle_kind, store, sweep, clock)
+            await one_run(handle_kind, store, sweep, clock, sqld)
         while sweep.done < N:
             sweep.aim(N)
-            await one_run(handle_kind, store, sweep, clock)
+            await one_run(handle_kind, store, sweep, clock, sqld)
     assert bytes(sweep.settled[1:]) == b"\x01" * N
     assert handle_kind.is_remote or audit_file(store) == []  # that one's kind audits by itself
-    with broker_of(handle_kind, store) as broker:
+    with broker_of(handle_kind, store, sqld) as broker:
         async with handle_kind.open(Surroundings(store, clock, broker)) as handle:
             assert (await handle.call(wire.StatsRequest(queue="sweep"))).total == 0
     assert min(sweep.abandoned, sweep.forgotten) > N / 100
