@@ -1,7 +1,7 @@
 """What a long run tried, in figures: a line of JSON per suite, for docs/conformance.md.
 
 A suite of `make proof` calls `record` when all it tried has held. Nothing is written unless
-MQLITE_PROOF names a file; `docs/conformance_page.py` adds the lines of one suite up.
+MQLITE_PROOF names a file; `docs/promises_page.py` adds the lines of one suite up.
 """
 
 from __future__ import annotations

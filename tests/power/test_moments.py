@@ -19,6 +19,7 @@ from mqlite_actor.engine import commands
 from mqlite_actor.storage import schema
 from mqlite_actor.storage.schema import MIGRATIONS, Migration
 from mqlite_actor.storage.sqlite import open_store
+from tests import figures
 from tests.power.disk import Begun, Disk
 from tests.power.fates import FATES
 from tests.power.judge import STORE, Record, Violation, examine, laid_out
@@ -137,6 +138,12 @@ def cut_everywhere(folder: Path, journal: Journal, record: Record) -> int:
     return cuts
 
 
+def told(cuts: int) -> None:
+    """How much was tried, when all of it has held."""
+    print(f"MQLITE_POWER_SEED={SEED} MQLITE_POWER_EACH={EACH}: {cuts} cuts")
+    figures.record("power loss", seed=SEED, cuts=cuts)
+
+
 @pytest.mark.promise("E19", "E22", "E88", "E146", "E158")
 @pytest.mark.parametrize("synchronous", ["FULL", "NORMAL"])
 @pytest.mark.parametrize("scene", SCENES)
@@ -145,7 +152,7 @@ def test_every_moment_may_be_the_last(folder: Path, scene: str, synchronous: str
     record = Record(synchronous)
     journal = record_scene(path, record, SCENES[scene])
     cuts = cut_everywhere(folder, journal, record)
-    print(f"MQLITE_POWER_SEED={SEED} MQLITE_POWER_EACH={EACH}: {cuts} cuts")
+    told(cuts)
 
 
 @pytest.mark.promise("E136", "E141")
@@ -166,7 +173,7 @@ def test_a_migration_is_done_or_not_begun_wherever_it_is_cut(
     record = Record(synchronous)
     journal = record_scene(path, record, first_use)
     cuts = cut_everywhere(folder, journal, record)
-    print(f"MQLITE_POWER_SEED={SEED} MQLITE_POWER_EACH={EACH}: {cuts} cuts")
+    told(cuts)
 
 
 @pytest.mark.promise("E137")
@@ -181,4 +188,4 @@ def test_a_file_of_another_program_keeps_its_rows_wherever_its_first_opening_is_
     cuts = cut_everywhere(folder, journal, record)
     assert cuts > 100
     execute(folder / "cut" / STORE, "SELECT item FROM orders WHERE item = 'tea'")
-    print(f"MQLITE_POWER_SEED={SEED} MQLITE_POWER_EACH={EACH}: {cuts} cuts")
+    told(cuts)
