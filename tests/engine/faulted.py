@@ -18,7 +18,7 @@ from typing import Any
 from outcome import Error
 
 from mqlite_actor.contract import keys, wire
-from mqlite_actor.contract.errors import CallerError, OutcomeUnknown
+from mqlite_actor.contract.errors import CallerError, MqliteError, OutcomeUnknown
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.outcomes import Answer, Done
 from mqlite_actor.storage import rows
@@ -286,6 +286,7 @@ def expectation(step: Step, outcome: Answer) -> tuple[Sight, ...]:
     if isinstance(outcome, Done):
         return (step.after,)
     assert isinstance(outcome, Error)
+    assert isinstance(outcome.error, MqliteError), "an error of our own, whatever SQLite said"
     if isinstance(outcome.error, OutcomeUnknown):
         return step.before, step.after
     is_refusal = isinstance(outcome.error, CallerError)
