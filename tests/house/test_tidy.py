@@ -31,7 +31,7 @@ SLEEPS_ALLOWED: dict[str, str] = {
         "time is simulated there, and sleeping takes none",
     ),
     **dict.fromkeys(
-        [f"tests/soak/{name}.py" for name in ("load", "test_soak")],
+        [f"tests/soak/{name}.py" for name in ("load", "hostile", "test_soak")],
         "a soak is measured in time: its load and its looks are paced",
     ),
     "tests/mutants/__main__.py": "a tool, which waits for programs that may hang",

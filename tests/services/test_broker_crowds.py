@@ -32,14 +32,14 @@ PROGRAM: Final = Path(__file__).with_name("crowd.py")
 
 
 @contextmanager
-def crowd(port: int, number: int) -> Iterator[None]:
-    """So many silent and slow connections while the block runs."""
+def crowd(port: int, number: int, *more: str) -> Iterator[None]:
+    """So many silent and slow connections while the block runs; `again`: also after their end."""
     with ExitStack() as stack:
         here = []
         for _ in range(number // EACH):
             process = stack.enter_context(
                 subprocess.Popen(
-                    [sys.executable, str(PROGRAM), str(port), str(EACH)],
+                    [sys.executable, str(PROGRAM), str(port), str(EACH), *more],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,

@@ -40,6 +40,10 @@ class Ledger:
         self.doubtful.difference_update(bodies)
         self.sent.update(bodies)
 
+    def were_refused(self, bodies: Iterable[str]) -> None:
+        """They are certainly not there: if one is delivered, nobody sent it."""
+        self.doubtful.difference_update(bodies)
+
     def was_delivered(self, body: str) -> None:
         if body in self.completed:
             self.faults.append(f"{body} came back after it was completed")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -20,6 +22,8 @@ class Vitals:
 
     resident: int
     descriptors: int
+    """Without sockets."""
+    sockets: int
     log_bytes: int
     file_bytes: int
     messages: int
@@ -27,28 +31,41 @@ class Vitals:
     @staticmethod
     def of(pids: list[int], store: Path, messages: int) -> Vitals:
         """What is so now; a process that ended in between counts nothing."""
-        resident = descriptors = 0
+        resident = descriptors = sockets = 0
         for pid in pids:
             try:
                 pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
-                descriptors += len(list(Path(f"/proc/{pid}/fd").iterdir()))
+                kinds = _kinds(pid)
             except (FileNotFoundError, ProcessLookupError):
                 continue
             resident += pages * 4096
+            sockets += kinds["socket"]
+            descriptors += kinds.total() - kinds["socket"]
         log = store.with_name(f"{store.name}-wal")
         log_bytes = log.stat().st_size if log.exists() else 0
-        return Vitals(resident, descriptors, log_bytes, store.stat().st_size, messages)
+        return Vitals(resident, descriptors, sockets, log_bytes, store.stat().st_size, messages)
 
     def __str__(self) -> str:
         return (
             f"resident {self.resident / MB:.0f} MB, {self.descriptors} descriptors,"
+            f" {self.sockets} sockets,"
             f" log {self.log_bytes / MB:.1f} MB, file {self.file_bytes / MB:.1f} MB,"
             f" {self.messages} messages"
         )
 
 
-def growth(seen: list[Vitals]) -> list[str]:
-    """What is not flat: the last third of a run against its second third.
+def _kinds(pid: int) -> Counter[str]:
+    """How many descriptors of each kind a process has."""
+    kinds: Counter[str] = Counter()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed in between
+            kinds[str(each.readlink()).partition(":")[0]] += 1
+    return kinds
+
+
+def growth(seen: list[Vitals], sockets_max: int) -> list[str]:
+    """What is not flat: the last third of a run against its second third. Sockets come and go with
+    clients and killed workers, and are never more than `sockets_max`.
 
     The first third fills caches and the file. A tenth and some megabytes is noise; a leak that
     matters in a week is more than that in the ten minutes between two thirds' middles.
@@ -58,9 +75,10 @@ def growth(seen: list[Vitals]) -> list[str]:
     found = [
         f"the log had {each.log_bytes} bytes" for each in seen if each.log_bytes > LOG_BYTES_MAX
     ]
+    found += [f"{each.sockets} sockets" for each in seen if each.sockets > sockets_max]
     if third < 3:
         return found
-    for what, slack in (("resident", 24 * MB), ("descriptors", 40), ("file_bytes", 8 * MB)):
+    for what, slack in (("resident", 24 * MB), ("descriptors", 10), ("file_bytes", 8 * MB)):
         was = median(getattr(each, what) for each in middle)
         now = median(getattr(each, what) for each in end)
         if now > 1.1 * was + slack:
