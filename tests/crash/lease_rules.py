@@ -10,7 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from tests.crash.timeline import DELIVERIES_MAX, WINDOW_MS, Claim, Item, Send, Timeline, Verb
+from tests.crash.timeline import (
+    DELIVERIES_MAX,
+    WINDOW_MS,
+    Claim,
+    Item,
+    Send,
+    Timeline,
+    Verb,
+    was_set_back,
+)
 
 Rule = Callable[[Timeline], Iterator[str]]
 
@@ -132,7 +141,9 @@ def a_delay_is_kept(timeline: Timeline) -> Iterator[str]:
     for seq, claims in timeline.by_message().items():
         for before, after in pairwise(claims):
             given_up = before.asked(Verb.ABANDON)
-            if given_up and given_up.is_ok and after.at < given_up.begun + given_up.delay:
+            if given_up is None or not given_up.is_ok or was_set_back(given_up.begun, after.at):
+                continue
+            if after.at < given_up.begun + given_up.delay:
                 yield f"{seq} came back at {after.at}, {given_up}"
 
 
@@ -153,6 +164,8 @@ def a_window_lets_one_in(timeline: Timeline) -> Iterator[str]:
     accepted = _accepted(timeline)
     for key, items in accepted.items():
         for before, after in pairwise(items):
+            if was_set_back(before.enqueued, after.enqueued):
+                continue  # in a window that was over already, or not
             if after.enqueued < before.enqueued + WINDOW_MS:
                 yield f"{key} was let in twice within a window: {before}, {after}"
     by_seq = {item.seq: item for items in accepted.values() for item in items}
@@ -179,7 +192,8 @@ def _judge_answer(
 def _is_open(first: Item, send: Send) -> bool:
     """Whether the send can have met this message inside its window."""
     assert send.ended is not None
-    return first.enqueued <= send.ended and send.begun < first.enqueued + WINDOW_MS
+    was_before = first.enqueued <= send.ended or was_set_back(first.enqueued, send.ended)
+    return was_before and send.begun < first.enqueued + WINDOW_MS
 
 
 def _accepted(timeline: Timeline) -> dict[str, list[Item]]:

@@ -1,7 +1,8 @@
 """Sixteen tasks over an embedded engine with short leases, until they are killed or asked to leave.
 
-`python -m tests.crash.lease_worker PATH SYNCHRONOUS SEED LIFE` writes an Event to stdout before
-each call and after each answer, in one write each; the end of its stdin closes the engine in order.
+`python -m tests.crash.lease_worker PATH SYNCHRONOUS SEED LIFE OFFSET` writes an Event to stdout
+before each call and after each answer, in one write each; the end of its stdin closes the engine in
+order. Its clock is OFFSET milliseconds beside the machine's, and a line of stdin sets it forth.
 Consumers complete, abandon with and without a delay, reject, renew, dawdle past the end of a lease,
 or forget. Producers send to groups, and repeat keys inside and outside their window, sometimes with
 another body.
@@ -32,7 +33,21 @@ KEYS = 5
 AHEAD_MAX = 40
 """How far the producers of a queue run ahead of its consumers."""
 
-now = SystemClock().now_ms
+
+class SteppedClock(SystemClock):
+    """The machine's clock, and how far it was set beside it."""
+
+    __slots__ = ("offset_ms",)
+
+    def __init__(self) -> None:
+        self.offset_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.offset_ms
+
+
+CLOCK = SteppedClock()
+now = CLOCK.now_ms
 
 VERBS: dict[Verb, Callable[[ReceivedMessage, float], Awaitable[None]]] = {
     Verb.COMPLETE: lambda message, _: message.complete(),
@@ -174,8 +189,9 @@ def as_item(message: ReceivedMessage) -> Item:
     )
 
 
-async def main(path: str, synchronous: str, seed: str, life: str) -> None:
-    async with open_embedded(f"file:{path}", synchronous=synchronous) as q:
+async def main(path: str, synchronous: str, seed: str, life: str, offset: str) -> None:
+    CLOCK.offset_ms = int(offset)
+    async with open_embedded(f"file:{path}", synchronous=synchronous, clock=CLOCK) as q:
         for queue, config in QUEUES.items():
             await q.call(wire.CreateQueueRequest(name=queue, config=config))
         worker = Worker(q, int(seed), int(life))
@@ -185,10 +201,10 @@ async def main(path: str, synchronous: str, seed: str, life: str) -> None:
                 nursery.start_soon(worker.produce, queue, place)
             for queue in CONSUMERS:
                 nursery.start_soon(worker.drain if queue == "drain" else worker.consume, queue)
-            async for _ in trio.wrap_file(sys.stdin):
-                pass  # nobody talks to it; the end of it is the sign
+            async for line in trio.wrap_file(sys.stdin):  # the end of it is the sign
+                CLOCK.offset_ms += int(line)
             nursery.cancel_scope.cancel()
 
 
 if __name__ == "__main__":
-    trio.run(main, sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4])
+    trio.run(main, sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5])

@@ -1,6 +1,7 @@
 """Killed in the middle of moving, mending, sending or a backup, nothing is lost, doubled or half.
 
-MQLITE_CRASH_SEED repeats a run's choices (not its timing, which is the machine's).
+MQLITE_CRASH_KILLS raises the number, MQLITE_CRASH_SEED repeats a run's choices (not its timing,
+which is the machine's).
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from tests.conformance.audit import audit_file
 from tests.crash.ext_worker import BATCH, QUEUES, body, sending
+from tests.figures import record
 from tests.storage.child import ROOT
 
-KILLS = 6
+KILLS = int(os.environ.get("MQLITE_CRASH_KILLS", "6"))
 SEED = int(os.environ.get("MQLITE_CRASH_SEED") or random.SystemRandom().randrange(2**32))
 
 
@@ -96,3 +98,4 @@ async def test_after_every_kill_each_message_is_there_once_and_whole(tmp_path: P
         following += BATCH
     assert judge_backups(tmp_path / "backups", path) > 0
     assert revision > 0
+    record("killed processes", seed=SEED, kills=KILLS, messages=following)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from mqlite_actor.contract import wire
@@ -9,6 +10,7 @@ from tests.crash.lease_rules import RULES, breaches
 from tests.crash.timeline import (
     DELIVERIES_MAX,
     LOCK_MS,
+    STEP_MS,
     WINDOW_MS,
     Event,
     Item,
@@ -205,3 +207,32 @@ KEPT: dict[str, Timeline] = {
 @pytest.mark.parametrize("what", KEPT)
 def test_what_may_happen_is_accepted(what: str) -> None:
     assert breaches(KEPT[what]) == []
+
+
+def test_a_clock_that_was_set_back_in_between_excuses_what_it_explains() -> None:
+    """And nothing else: an hour less is no window, no delay and no order of lives."""
+    again = [
+        msgspec.structs.replace(each, at=each.at - STEP_MS) for each in sent("plain", Item("b2", 2))
+    ]
+    timeline = told(
+        sent("plain", Item("b1", 1)),
+        claimed("plain", 1),
+        asked(Verb.ABANDON, "plain", 1, delay=80),
+    )
+    timeline.read(claimed("plain", 1, count=2, at=T + 60 - STEP_MS))
+    for event in again:
+        timeline.read(event)
+    timeline.read(claimed("plain", 2, at=T + 70 - STEP_MS))
+    for seq in (1, 2):
+        count = 3 - seq
+        for event in asked(Verb.COMPLETE, "plain", seq, count=count, at=T + 80 - STEP_MS):
+            timeline.read(event)
+    assert breaches(timeline) == []
+    early = told(
+        sent("plain", Item("b1", 1)),
+        claimed("plain", 1),
+        asked(Verb.ABANDON, "plain", 1, delay=80),
+        claimed("plain", 1, count=2, at=T + 60),
+        asked(Verb.COMPLETE, "plain", 1, count=2, at=T + 80),
+    )
+    assert breaches(early) != []

@@ -22,7 +22,8 @@ import trio
 from mqlite_actor.sdk.embedded import open_embedded
 from tests.conformance.audit import audit_file
 from tests.crash.lease_rules import breaches
-from tests.crash.timeline import QUEUES, Event, Timeline
+from tests.crash.timeline import QUEUES, STEP_MS, Event, Timeline
+from tests.figures import record
 from tests.storage.child import ROOT
 
 SECONDS = float(os.environ.get("MQLITE_HISTORY_SECONDS", "3"))
@@ -38,14 +39,19 @@ decode = msgspec.json.Decoder(Event).decode
 
 
 def live(path: Path, timeline: Timeline, dice: random.Random, *, is_last: bool) -> int:
-    """One life of the worker, ended by a kill or in order; its milliseconds."""
+    """One life of the worker, ended by a kill or in order; its milliseconds.
+
+    Every third one begins with a clock that was set back; it is set forth amid that life, or after.
+    """
     timeline.begin()
     synchronous = dice.choice(("NORMAL", "FULL"))
     life_ms = dice.randint(*LIFE_MS)
     is_killed = is_last or dice.random() < 0.7
+    offset = -STEP_MS if timeline.life % 3 == 2 else 0
+    step_at = life_ms // 2 if offset and dice.random() < 0.5 else life_ms
     command = [sys.executable, "-m", "tests.crash.lease_worker", str(path), synchronous]
     with subprocess.Popen(
-        [*command, str(dice.randrange(2**32)), str(timeline.life)],
+        [*command, str(dice.randrange(2**32)), str(timeline.life), str(offset)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -57,7 +63,11 @@ def live(path: Path, timeline: Timeline, dice: random.Random, *, is_last: bool) 
             event = decode(line)
             began = began or event.at
             timeline.read(event)
-            if event.at >= began + life_ms:
+            if began + step_at <= event.at < began + life_ms:
+                process.stdin.write(b"%d\n" % STEP_MS)
+                process.stdin.flush()
+                began, step_at = began + STEP_MS, life_ms
+            if began + life_ms <= event.at:
                 process.kill() if is_killed else process.stdin.close()
                 break
         for line in process.stdout:
@@ -92,6 +102,8 @@ def test_sixteen_tasks_over_many_lives_see_no_promise_broken(tmp_path: Path) -> 
     timeline.begin()
     trio.run(find, path, timeline)
     assert breaches(timeline) == []
+    assert timeline.life > 3, "the clock was set back and forth"
+    record("histories", seed=SEED, lives=timeline.life - 1, claims=len(timeline.claims))
     print(tally(timeline))
 
 

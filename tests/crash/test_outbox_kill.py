@@ -24,10 +24,11 @@ import trio
 from mqlite_actor.sdk.embedded import open_embedded
 from tests.conformance.audit import audit_file
 from tests.crash.outbox_worker import ORDERS_BEFORE_STOP
+from tests.figures import record
 from tests.storage.child import ROOT
 
 SEED = int(os.environ.get("MQLITE_OUTBOX_SEED") or random.SystemRandom().randrange(2**32))
-KILLS = 4
+KILLS = int(os.environ.get("MQLITE_CRASH_KILLS", "4"))
 
 LINES_MAX = 400
 """Lines of a life before its random kill; a fraction of a second."""
@@ -166,4 +167,5 @@ def test_killed_anywhere_rows_and_messages_match(tmp_path: Path) -> None:
         ledger.add(life)
         ledger.judge()
     assert len(ledger.ordered) >= 2 * KILLS
+    record("killed processes", seed=SEED, kills=KILLS, messages=len(ledger.ordered))
     print(f"{len(ledger.ordered)} orders, {len(ledger.handled)} handled")

@@ -4,7 +4,8 @@
 the rules of tests/crash/lease_rules.py judge them. Times are milliseconds of the one clock that the
 engine reads too. A claim's instant is exact (the end of its lease less the queue's lock duration);
 of everything else it is known that it happened between its invocation and its answer, or that it
-never happened, when the process ended in between.
+never happened, when the process ended in between. The clock is set back an hour between two lives,
+and forth between two or amid one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from mqlite_actor.contract import wire
 LOCK_MS = 250
 WINDOW_MS = 600
 """A lease and a duplicate window that end several times within the life of a worker."""
+
+STEP_MS = 3_600_000
+"""How far the clock is set back and forth; no run takes nearly as long, so that it shows."""
 
 DELIVERIES_MAX = 4
 
@@ -150,6 +154,11 @@ class Claim:
         return last if last and last.verb is verb and last.is_ok is not False else None
 
 
+def was_set_back(before: int, after: int) -> bool:
+    """Whether the clock stepped between these two readings, of which the first is the earlier."""
+    return after < before - STEP_MS // 2
+
+
 class Timeline:
     """All lives of a store so far."""
 
@@ -212,7 +221,9 @@ class Timeline:
     def leases(self) -> list[Claim]:
         """Claims under a lease, by their instant."""
         found = [claim for claim in self.claims if claim.queue != "drain"]
-        return sorted(found, key=lambda claim: (claim.at, claim.item.seq, claim.item.count))
+        return sorted(
+            found, key=lambda claim: (claim.life, claim.at, claim.item.seq, claim.item.count)
+        )
 
     def by_message(self) -> dict[int, list[Claim]]:
         """Leases of each message, in order."""
