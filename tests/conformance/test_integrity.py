@@ -25,6 +25,7 @@ from mqlite_actor.sdk.handle import Handle
 from tests.conformance.audit import audit_file
 from tests.conformance.broker import Broker, running_broker
 from tests.conformance.handles import HandleKind, OverLink, Surroundings
+from tests.figures import record
 from tests.hrana.server import running_hrana
 
 N = int(os.environ.get("MQLITE_INTEGRITY_N", "1000"))
@@ -216,4 +217,5 @@ async def test_each_number_is_settled_once_and_every_body_is_whole(
         async with handle_kind.open(Surroundings(store, clock, broker)) as handle:
             assert (await handle.call(wire.StatsRequest(queue="sweep"))).total == 0
     assert min(sweep.abandoned, sweep.forgotten) > N / 100
+    record("integrity", seed=SEED, numbers=N)
     print(f"abandoned {sweep.abandoned}, forgotten {sweep.forgotten}, lost {sweep.lost}")
