@@ -1,6 +1,7 @@
 # Two commands: `make run` starts a broker, `make test` checks everything that CI checks. `make proof`
 # runs the random tests long, `make soak` loads a broker for twenty minutes, `make mutants` looks for
-# wrongs that no test notices, `make bench` measures (about an hour; SCALE=0.1 RUNS=1 for a look).
+# wrongs that no test notices, `make audit` asks for known faults of what we depend on, `make bench`
+# measures (about an hour; SCALE=0.1 RUNS=1 for a look).
 # Both keep what they install in .venv; a stamp file there says that it matches pyproject.toml.
 
 VENV    := .venv
@@ -11,7 +12,7 @@ WORKERS ?= 2
 RUNS    ?= 5
 SCALE   ?= 1
 
-.PHONY: run test proof soak mutants bench lint format clean
+.PHONY: run test proof soak mutants audit bench lint format clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -42,7 +43,7 @@ proof: $(VENV)/.installed-test
 	$(call layer,integrity,MQLITE_INTEGRITY_N=500000 $(PROOF) -n $(WORKERS) tests/conformance/test_integrity.py)
 	$(call layer,remote,MQLITE_REMOTE=all $(PROOF) -n $(WORKERS) tests/conformance -k 'remote or sqld')
 	$(call layer,openapi,MQLITE_OPENAPI_EXAMPLES=300 $(PROOF) -n $(WORKERS) tests/services/test_openapi_answers.py)
-	$(call layer,crashes,MQLITE_CRASH_KILLS=500 MQLITE_HISTORY_SECONDS=300 $(PROOF) tests/crash)
+	$(call layer,crashes,MQLITE_CRASH_KILLS=500 MQLITE_CRASH_POINTS=all MQLITE_HISTORY_SECONDS=300 $(PROOF) tests/crash)
 
 # A broker under every kind of load, with workers that are killed: nothing may grow or be lost.
 SOAK    ?= 1200
@@ -54,6 +55,15 @@ soak: $(VENV)/.installed-test
 MOST    ?= 0
 mutants: $(VENV)/.installed-test
 	MQLITE_PROOF=$(abspath $(VENV))/proof.jsonl $(BIN)/python -m tests.mutants $(PARTS) --most $(MOST)
+
+# What we depend on, against the faults that are known of it. It asks a service on the network, and fails
+# where that cannot be asked.
+AUDIT := $(VENV)/audit
+audit: $(VENV)/.installed
+	$(BIN)/python -m pip freeze --exclude-editable > $(VENV)/installed.txt
+	$(BIN)/python -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check 'pip-audit>=2.7'
+	$(AUDIT)/bin/pip-audit --requirement $(VENV)/installed.txt --no-deps --disable-pip --strict
 
 # The load generator and the peers come from the distribution where that is possible; what is not
 # there is left out of the table, and named.

@@ -63,9 +63,11 @@ WEAK: Final = tuple(kind for kind, calls in RIGHTS.items() if calls != EVERYTHIN
 DENIED = (403, "permission_denied")
 
 
-@pytest.fixture
-async def scene(engine: Engine) -> AsyncIterator[Scene]:
-    async with served(engine, MQLITE_MONITOR_TOKENS=MONITOR) as scene:
+@pytest.fixture(params=["on", "off"], ids=["lane", "hypercorn"])
+async def scene(request: pytest.FixtureRequest, engine: Engine) -> AsyncIterator[Scene]:
+    """Behind either door."""
+    environ = {"MQLITE_MONITOR_TOKENS": MONITOR, "MQLITE_LANE": request.param}
+    async with served(engine, **environ) as scene:
         yield scene
 
 
@@ -190,6 +192,34 @@ async def test_each_kind_of_credential_may_do_its_calls_and_no_other(
             assert answer.status == 200, (name, answer)
         else:
             assert message(answer).startswith("no such path: "), name
+
+
+@pytest.mark.promise("W29", "W41")
+async def test_who_has_no_good_credential_may_do_nothing_at_all(
+    scene: Scene, clock: ManualClock
+) -> None:
+    """Every call, with a request that would work."""
+    requests = await good_requests(scene, clock)
+    revoked = await mint(scene, "manage")
+    await revoke(scene, revoked)
+    expired = await mint(scene, "manage", expires_at_ms=clock.now_ms() + 1)
+    clock.advance(1)
+    nobody: dict[str, Fields] = {
+        "nobody": (),
+        "another token": bearer("scene-tokem"),
+        "a key that is none": bearer("mqk_" + "0" * 64),
+        "a revoked key": revoked.fields,
+        "an expired key": expired.fields,
+        "the identity of a key": bearer(revoked.id),
+        "a good token and another": (BEARER, *bearer("another")),
+        "the monitor's, as administrator": (f"Authorization: Basic {MONITOR}",),
+    }
+    before = await picture(scene)
+    for kind, fields in nobody.items():
+        for name in sorted(EVERYTHING):
+            answer = await scene.call(name, requests[name], fields=fields)
+            assert failure(answer) == (401, "unauthenticated"), (kind, name)
+    assert await picture(scene) == before
 
 
 @pytest.mark.promise("W44")

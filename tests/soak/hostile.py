@@ -8,12 +8,9 @@ whatever it is told goes into the ledger like any producer's answer.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-import apsw
 import trio
 
 from mqlite_actor.contract import limits, observe
@@ -22,6 +19,7 @@ from mqlite_actor.sdk.linked import Linked, open_link
 from tests.services.broker_process import BEARER, BrokerProcess
 from tests.services.broker_scene import path, raw
 from tests.soak.ledger import Ledger
+from tests.storage.foreign import start_holder, stop
 
 SMALL_BUFFER = 4_096
 """What the kernel takes for a client that does not read."""
@@ -33,6 +31,7 @@ MOMENT_SECONDS = 0.2
 FLOOD = limits.MAILBOX_COMMANDS_MAX + 5_000
 """Some groups more than fit: one that waits BUSY_MS for the lock is refused."""
 
+HOLD = (f"PRAGMA busy_timeout={limits.BUSY_MS}", "BEGIN IMMEDIATE")
 FULL_SECONDS = 20.0
 """How long the mailbox may take to fill; a second on a quiet machine."""
 
@@ -78,12 +77,15 @@ class Hostile:
         async with open_link(link) as q:
             while True:
                 bodies = self._ledger.bodies(FLOOD)
-                with held(store) as lock:
+                holder = await trio.to_thread.run_sync(start_holder, store, *HOLD)
+                try:
                     async with trio.open_nursery() as nursery:
                         for body in bodies:
                             nursery.start_soon(self._send, q, body)
                         is_full = await self._is_full(q)
-                        lock.execute("COMMIT")
+                        stop(holder)
+                finally:
+                    holder.kill()
                 self._ledger.deeds["full mailbox"] += is_full
                 await trio.sleep(every)
 
@@ -106,15 +108,3 @@ class Hostile:
                     return True
                 await trio.sleep(MOMENT_SECONDS / 4)
         return False
-
-
-@contextmanager
-def held(store: Path) -> Iterator[apsw.Connection]:
-    """A foreign program that holds the file's write lock until it commits."""
-    connection = apsw.Connection(str(store))
-    try:
-        connection.set_busy_timeout(limits.BUSY_MS)
-        connection.execute("BEGIN IMMEDIATE")
-        yield connection
-    finally:
-        connection.close()
