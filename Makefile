@@ -35,7 +35,7 @@ PROOF := MQLITE_PROOF=$(abspath $(VENV))/proof.jsonl $(BIN)/pytest -o faulthandl
 proof: $(VENV)/.installed-test
 	$(call layer,simulation,MQLITE_SIMULATION_SEEDS=10000 MQLITE_SIMULATION_SWEEPS=100 $(PROOF) -n $(WORKERS) tests/simulation)
 	$(call layer,faults,MQLITE_FAULTS=10000 $(PROOF) -n $(WORKERS) tests/engine/test_group_faults.py)
-	$(call layer,fuzz,MQLITE_DAMAGES=20000 MQLITE_CLI_FUZZ=20000 MQLITE_FUZZ_EXAMPLES=50000 $(PROOF) -n $(WORKERS) tests/storage/test_damaged.py tests/services/test_cli_fuzz.py tests/sdk/test_address_fuzz.py)
+	$(call layer,fuzz,MQLITE_DAMAGES=20000 MQLITE_CLI_FUZZ=20000 MQLITE_FUZZ_EXAMPLES=50000 $(PROOF) -n $(WORKERS) tests/storage/test_damaged.py tests/services/test_cli_fuzz.py tests/sdk/test_address_fuzz.py tests/contract/test_fuzz.py tests/link/test_frames.py)
 	$(call layer,filters,MQLITE_FUZZ_SECONDS=600 $(PROOF) -n $(WORKERS) tests/filters)
 	$(call layer,lane,MQLITE_LANE_FUZZ=50000 $(PROOF) tests/services/test_lane_fuzz.py)
 	$(call layer,model,MQLITE_MODEL_EXAMPLES=5000 $(PROOF) -n $(WORKERS) tests/model)

@@ -53,7 +53,7 @@ def figures(suites: dict[str, Suite]) -> str:
             name,
             ", ".join(f"{number:,} {what}" for what, number in sorted(suite["tried"].items())),
             suite["date"],
-            ", ".join(f"`{seed}`" for seed in suite["seeds"][:4]) or "fixed",
+            ", ".join(f"`{seed}`" for seed in suite["seeds"][:4]) or "—",
         )
         for name, suite in sorted(suites.items())
     )

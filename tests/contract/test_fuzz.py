@@ -7,23 +7,18 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.calls import BY_REQUEST, CALLS, Call
 from mqlite_actor.contract.decode import decode_leniently, decode_request
 from mqlite_actor.contract.errors import InvalidArgument
+from tests.fuzzing import fuzzed
 
 SENDING = BY_REQUEST[wire.SendRequest]
 calls = st.sampled_from([call for call in CALLS if call.reads_body])
-few = settings(
-    max_examples=150,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
-)
+SLOW = [HealthCheck.too_slow, HealthCheck.large_base_example]
 
 
 def outcome(call: Call, body: bytes) -> object:
@@ -34,8 +29,7 @@ def outcome(call: Call, body: bytes) -> object:
         return bool(refusal.message) or None
 
 
-@few
-@given(call=calls, body=st.binary(max_size=300))
+@fuzzed("requests", 150, unhealthy=SLOW, call=calls, body=st.binary(max_size=300))
 def test_arbitrary_bytes_are_a_request_or_refused(call: Call, body: bytes) -> None:
     assert outcome(call, body)
 
@@ -47,8 +41,7 @@ fragments = st.sampled_from([
 ])  # fmt: skip
 
 
-@few
-@given(call=calls, parts=st.lists(fragments, max_size=40))
+@fuzzed("requests", 150, unhealthy=SLOW, call=calls, parts=st.lists(fragments, max_size=40))
 def test_pieces_of_json_are_a_request_or_refused(call: Call, parts: list[str]) -> None:
     assert outcome(call, "".join(parts).encode("utf-8", "surrogatepass"))
 
@@ -75,8 +68,7 @@ documents = st.recursive(
 )
 
 
-@few
-@given(call=calls, document=documents)
+@fuzzed("requests", 150, unhealthy=SLOW, call=calls, document=documents)
 def test_any_json_document_is_a_request_or_refused(call: Call, document: object) -> None:
     assert outcome(call, json.dumps(document).encode())
 
@@ -99,16 +91,14 @@ sends = st.builds(
 )
 
 
-@few
-@given(request=sends)
+@fuzzed("requests", 150, unhealthy=SLOW, request=sends)
 def test_an_encoded_request_is_decoded_to_itself_by_either_way(request: wire.SendRequest) -> None:
     body = msgspec.json.encode(request)
     assert decode_request(SENDING, body) == request
     assert decode_leniently(wire.SendRequest, body) == request
 
 
-@few
-@given(request=sends, data=st.data())
+@fuzzed("requests", 150, unhealthy=SLOW, request=sends, data=st.data())
 def test_letter_case_and_nulls_change_nothing(
     request: wire.SendRequest, data: st.DataObject
 ) -> None:
@@ -128,8 +118,7 @@ def test_letter_case_and_nulls_change_nothing(
     assert decode_request(SENDING, json.dumps(written(document)).encode()) == request
 
 
-@few
-@given(call=calls, document=documents)
+@fuzzed("requests", 150, unhealthy=SLOW, call=calls, document=documents)
 def test_both_ways_agree_on_what_the_strict_one_accepts(call: Call, document: object) -> None:
     body = json.dumps(document).encode()
     try:

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqlite_actor.contract import limits, wire
@@ -30,8 +29,7 @@ from mqlite_actor.link.frames import (
     Refusal,
     Reply,
 )
-
-few = settings(max_examples=200, derandomize=True, deadline=None, database=None)
+from tests.fuzzing import fuzzed
 
 numbers = st.integers(0, 2**63 - 1)
 raw = st.binary(max_size=200).map(lambda data: msgspec.Raw(msgspec.msgpack.encode(data)))
@@ -63,8 +61,9 @@ def shown(item: Item) -> object:
     return msgspec.msgpack.encode(item)
 
 
-@few
-@given(
+@fuzzed(
+    "link frames",
+    200,
     batches=st.lists(st.lists(upward, min_size=1, max_size=20), max_size=5),
     cuts=st.lists(st.integers(0, 100_000), max_size=12),
 )
@@ -78,8 +77,9 @@ def test_items_arrive_in_order_wherever_the_bytes_are_cut(
     assert not reader.is_amid
 
 
-@few
-@given(
+@fuzzed(
+    "link frames",
+    200,
     data=st.binary(max_size=400),
     cuts=st.lists(st.integers(0, 400), max_size=5),
     reader=st.builds(Frames, is_upward=st.booleans()),
@@ -93,16 +93,21 @@ def test_arbitrary_bytes_are_items_or_a_bad_frame(
                 assert isinstance(item, Item)
 
 
-@few
-@given(payload=st.binary(max_size=120), reader=st.builds(Frames, is_upward=st.booleans()))
+@fuzzed(
+    "link frames",
+    200,
+    payload=st.binary(max_size=120),
+    reader=st.builds(Frames, is_upward=st.booleans()),
+)
 def test_a_frame_of_arbitrary_content_is_items_or_bad(payload: bytes, reader: Frames) -> None:
     with suppress(BadFrame):
         list(reader.feed(len(payload).to_bytes(4, "big") + payload))
         assert not reader.is_amid
 
 
-@few
-@given(
+@fuzzed(
+    "link frames",
+    200,
     call=st.sampled_from(CALLS),
     body=st.recursive(
         st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text() | st.binary(),

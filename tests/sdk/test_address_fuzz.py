@@ -5,11 +5,10 @@ MQLITE_FUZZ_EXAMPLES says how many are tried.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from hypothesis import assume, given, settings
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from mqlite_actor.contract.errors import InvalidArgument
@@ -22,12 +21,9 @@ from mqlite_actor.sdk.address import (
     parse_endpoint,
     parse_store,
 )
-from tests.figures import record
+from tests.fuzzing import fuzzed
 
-EXAMPLES = int(os.environ.get("MQLITE_FUZZ_EXAMPLES", "300"))
 SECRET = "s3cr3t"
-
-some = settings(max_examples=EXAMPLES, derandomize=EXAMPLES <= 300, deadline=None, database=None)
 
 MARKS = [
     "mqlite://", "mqlites://", "http://", "https://", "libsql://", "ws://", "wss://", "unix:",
@@ -49,49 +45,33 @@ def told(parse: Callable[[str], object], text: str) -> str:
         return error.message
 
 
-def test_any_string_is_understood_or_refused_with_one_line() -> None:
-    @some
-    @given(text=strings)
-    def is_told(text: str) -> None:
-        for parse in (classify, parse_endpoint, parse_store, link_path):
-            said = told(parse, text)
-            assert len(said) < 600 + 20 * len(text)
-            assert said.isprintable(), said
-
-    is_told()
-    record("connection strings", strings=EXAMPLES)
+@fuzzed("connection strings", 300, text=strings)
+def test_any_string_is_understood_or_refused_with_one_line(text: str) -> None:
+    for parse in (classify, parse_endpoint, parse_store, link_path):
+        said = told(parse, text)
+        assert len(said) < 600 + 20 * len(text)
+        assert said.isprintable(), said
 
 
-def test_what_is_understood_can_be_used() -> None:
+@fuzzed("connection strings", 300, text=strings)
+def test_what_is_understood_can_be_used(text: str) -> None:
     """A broker's string yields parts that fit into a request; its base URL is the same broker."""
-
-    @some
-    @given(text=strings)
-    def is_used(text: str) -> None:
-        with suppress(InvalidArgument):
-            endpoint = parse_endpoint(text)
-            again = parse_endpoint(endpoint.base_url)
-            assert again.base_url == endpoint.base_url
-            parts = dial(endpoint)
-            assert 0 < parts.port < 65_536
-            assert parts.host
-            for written in (parts.host_header, parts.target("/mqlite.v1.QueueService/Send")):
-                assert all("\x21" <= character <= "\x7e" for character in written), written
-            assert classify(text) is Destination.BROKER
-
-    is_used()
-    record("connection strings", strings=EXAMPLES)
+    with suppress(InvalidArgument):
+        endpoint = parse_endpoint(text)
+        again = parse_endpoint(endpoint.base_url)
+        assert again.base_url == endpoint.base_url
+        parts = dial(endpoint)
+        assert 0 < parts.port < 65_536
+        assert parts.host
+        for written in (parts.host_header, parts.target("/mqlite.v1.QueueService/Send")):
+            assert all("\x21" <= character <= "\x7e" for character in written), written
+        assert classify(text) is Destination.BROKER
 
 
-def test_a_secret_in_front_of_an_at_is_never_shown() -> None:
-    @some
-    @given(before=strings, after=strings)
-    def is_hidden(before: str, after: str) -> None:
-        assume(SECRET not in before + after)
-        text = f"{before}{SECRET}@{after}"
-        assert SECRET not in masked(text)
-        for parse in (classify, parse_endpoint, parse_store):
-            assert SECRET not in told(parse, text)
-
-    is_hidden()
-    record("connection strings", strings=EXAMPLES)
+@fuzzed("connection strings", 300, before=strings, after=strings)
+def test_a_secret_in_front_of_an_at_is_never_shown(before: str, after: str) -> None:
+    assume(SECRET not in before + after)
+    text = f"{before}{SECRET}@{after}"
+    assert SECRET not in masked(text)
+    for parse in (classify, parse_endpoint, parse_store):
+        assert SECRET not in told(parse, text)

@@ -13,8 +13,8 @@ from random import Random
 
 import trio
 
-from mqlite_actor.contract import limits, observe
-from mqlite_actor.contract.errors import OutcomeUnknown, WorldError
+from mqlite_actor.contract import limits, observe, wire
+from mqlite_actor.contract.errors import LockLost, OutcomeUnknown, WorldError
 from mqlite_actor.sdk.linked import Linked, open_link
 from tests.services.broker_process import BEARER, BrokerProcess
 from tests.services.broker_scene import path, raw
@@ -28,8 +28,12 @@ PIPELINE = 8
 """Large answers asked for at once by somebody who reads none of them."""
 
 MOMENT_SECONDS = 0.2
-FLOOD = limits.MAILBOX_COMMANDS_MAX + 5_000
-"""Some groups more than fit: one that waits BUSY_MS for the lock is refused."""
+SENDS = 1_000
+FLOOD = limits.MAILBOX_COMMANDS_MAX + 4_000
+"""Sends, and for the rest completions without a lease, which store nothing. Some groups more than
+fit: one that waits BUSY_MS for the lock is refused."""
+
+NO_LEASE = wire.CompleteRequest("plain", 1, "0" * 32)
 
 HOLD = (f"PRAGMA busy_timeout={limits.BUSY_MS}", "BEGIN IMMEDIATE")
 FULL_SECONDS = 20.0
@@ -76,10 +80,12 @@ class Hostile:
         """Fill the mailbox now and then; for ever."""
         async with open_link(link) as q:
             while True:
-                bodies = self._ledger.bodies(FLOOD)
+                bodies = self._ledger.bodies(SENDS)
                 holder = await trio.to_thread.run_sync(start_holder, store, *HOLD)
                 try:
                     async with trio.open_nursery() as nursery:
+                        for _ in range(FLOOD):
+                            nursery.start_soon(self._complete_nothing, q)
                         for body in bodies:
                             nursery.start_soon(self._send, q, body)
                         is_full = await self._is_full(q)
@@ -99,6 +105,16 @@ class Hostile:
             self._ledger.were_refused([body])
         else:
             self._ledger.were_sent([body])
+
+    async def _complete_nothing(self, q: Linked) -> None:
+        try:
+            await q.call(NO_LEASE)
+        except LockLost:
+            self._ledger.errors["no lease"] += 1
+        except WorldError as error:
+            self._ledger.errors[type(error).__name__] += 1
+        else:
+            self._ledger.faults.append("a lease that nobody had was completed")
 
     async def _is_full(self, q: Linked) -> bool:
         with trio.move_on_after(FULL_SECONDS):
