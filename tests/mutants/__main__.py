@@ -35,7 +35,8 @@ SURVIVORS: Final = Path(__file__).with_name("survivors.txt")
 HANDLES: Final = (
     "not http and not link and not worker and not hypercorn and not asyncio and not sync"
 )
-"""One way to reach an engine is enough to notice what is wrong inside."""
+"""One way to reach an engine is enough to notice what is wrong inside; not asked of the tests in
+tests/link, which are all named so."""
 
 ROOM: Final = 4.0
 """How many times longer than the sound program a mutant may take before it counts as hanging."""
@@ -98,9 +99,9 @@ def _be_pytest(tree: Path, tests: tuple[str, ...]) -> None:
             "no:cacheprovider",
             "-p",
             "no:randomly",
-            "-k",
-            HANDLES,
         ]
+        if not any(each.startswith("tests/link/") for each in tests):
+            words += ["-k", HANDLES]
         code = int(
             pytest.main([*words, f"--rootdir={tree}", "-c", f"{tree}/pyproject.toml", *tests])
         )
