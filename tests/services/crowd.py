@@ -14,6 +14,7 @@ import sys
 from contextlib import suppress
 
 BEGUN = b"POST /mqlite.v1.QueueService/Stats HTTP/1.1\r\nHost: a\r\nX-Never: ended"
+RETRY_SECONDS = 0.5
 
 
 def joined(port: int, place: int) -> socket.socket:
@@ -26,32 +27,36 @@ def joined(port: int, place: int) -> socket.socket:
 
 
 def stay(crowd: list[socket.socket], port: int) -> None:
-    """Keep the crowd at its size until standard input ends."""
+    """Keep the crowd at its size until standard input ends, or as near to it as is possible."""
+    away: set[int] = set()
     with selectors.DefaultSelector() as watch:
         watch.register(sys.stdin, selectors.EVENT_READ)
         for place, each in enumerate(crowd):
             watch.register(each, selectors.EVENT_READ, place)
         while True:
-            for key, _ in watch.select():
+            for key, _ in watch.select(RETRY_SECONDS if away else None):
                 if key.fileobj is sys.stdin:
                     return
-                place = key.data
                 with suppress(OSError):  # a reset is an end too
-                    if crowd[place].recv(4_096):
+                    if crowd[key.data].recv(4_096):
                         continue
-                watch.unregister(crowd[place])
-                crowd[place].close()
-                crowd[place] = joined(port, place)
-                watch.register(crowd[place], selectors.EVENT_READ, place)
+                watch.unregister(crowd[key.data])
+                crowd[key.data].close()
+                away.add(key.data)
+            for place in sorted(away):
+                with suppress(OSError):  # a worker was killed, or the broker has stopped: later
+                    crowd[place] = joined(port, place)
+                    watch.register(crowd[place], selectors.EVENT_READ, place)
+                    away.remove(place)
 
 
 def main(port: int, number: int, *, again: bool) -> None:
     crowd = [joined(port, place) for place in range(number)]
     print("here", flush=True)
     if again:
-        with suppress(ConnectionError):  # the broker has stopped
-            stay(crowd, port)
-    sys.stdin.read()
+        stay(crowd, port)
+    else:
+        sys.stdin.read()
 
 
 if __name__ == "__main__":
