@@ -27,6 +27,9 @@ SMALL_BUFFER = 4_096
 PIPELINE = 8
 """Large answers asked for at once by somebody who reads none of them."""
 
+CUT_OFF = (OSError, EOFError, trio.BrokenResourceError, trio.TooSlowError)
+"""Its worker was killed, or the machine is busy; such a client has no answer to be sure of."""
+
 MOMENT_SECONDS = 0.2
 SENDS = 1_000
 FLOOD = limits.MAILBOX_COMMANDS_MAX + 4_000
@@ -59,8 +62,8 @@ class Hostile:
                     await trio.sleep(MOMENT_SECONDS)
                 if end == len(request):
                     assert (await client.answer()).status in (200, 503)
-        except (OSError, EOFError, trio.BrokenResourceError):
-            self._ledger.errors["cut off"] += 1  # its worker was killed
+        except CUT_OFF as error:
+            self._ledger.errors[type(error).__name__] += 1
 
     async def dawdle(self) -> None:
         """Ask for large answers, read next to nothing of them, and leave."""
@@ -73,8 +76,8 @@ class Hostile:
                 await trio.sleep(10 * MOMENT_SECONDS)
                 if self._dice.random() < 0.5:
                     client.reset()
-        except (OSError, EOFError, trio.BrokenResourceError):
-            self._ledger.errors["cut off"] += 1
+        except CUT_OFF as error:
+            self._ledger.errors[type(error).__name__] += 1
 
     async def flood(self, link: str, store: Path, every: float) -> None:
         """Fill the mailbox now and then; for ever."""
