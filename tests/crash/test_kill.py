@@ -30,6 +30,9 @@ from tests.storage.child import ROOT
 KILLS = int(os.environ.get("MQLITE_CRASH_KILLS", "20"))
 SEED = int(os.environ.get("MQLITE_CRASH_SEED") or random.SystemRandom().randrange(2**32))
 
+KILLS_OF_A_STORE = 20
+"""Then another one, so that a long run costs as much for its last kill as for its first."""
+
 NOTES_MIN, NOTES_MAX = 60, 900
 """Notes of a process before its kill: the first proves that it works, the last is half a second."""
 
@@ -96,10 +99,21 @@ async def is_remembered(engine: Engine, ending: Ending) -> bool:
 @pytest.mark.promise("E19", "E33", "E60", "E63", "E88", "E107", "E141", "E158")
 def test_twenty_kills_break_no_promise(tmp_path: Path) -> None:
     print(f"MQLITE_CRASH_SEED={SEED} MQLITE_CRASH_KILLS={KILLS}")
-    dice = random.Random(SEED)
-    path = tmp_path / "q.db"
+    sent = 0
+    for begun in range(0, KILLS, KILLS_OF_A_STORE):
+        kills = range(begun, min(begun + KILLS_OF_A_STORE, KILLS))
+        history = live_and_die(tmp_path / f"{begun}.db", kills)
+        assert history.deaths == len(kills)
+        assert len(history.gone) > 10 * len(kills)
+        sent += len(history.sent)
+    record("killed processes", seed=SEED, kills=KILLS, messages=sent)
+
+
+def live_and_die(path: Path, kills: range) -> History:
+    """A store of its own, through so many deaths."""
     history = History()
-    for kill in range(KILLS):
+    for kill in kills:
+        dice = random.Random(f"{SEED} {kill}")
         run_and_kill(
             path,
             history,
@@ -109,7 +123,5 @@ def test_twenty_kills_break_no_promise(tmp_path: Path) -> None:
         )
         trio.run(examine, path, history)
         assert audit_file(path) == []
-    assert history.deaths == KILLS
-    assert len(history.gone) > 10 * KILLS
-    record("killed processes", seed=SEED, kills=KILLS, messages=len(history.sent))
     print(f"{len(history.sent)} sends, {len(history.gone)} ends, {len(history.counts)} delivered")
+    return history
