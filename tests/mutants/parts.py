@@ -39,7 +39,7 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
     "semantics/cancel.py": (*_conformance("schedule"), "tests/engine/test_observed_events.py"),
     "semantics/keys.py": _conformance("keys", "key_pages"),
     "engine/sweeper.py": ("tests/engine/test_sweeper.py", "tests/engine/test_timers.py"),
-    "engine/chores.py": ("tests/engine/test_chores.py",),
+    "engine/chores.py": ("tests/engine/test_chores.py", *_conformance("dead_letters")),
     "engine/outbox.py": (
         "tests/engine/test_outbox.py", "tests/engine/test_outbox_verbs.py",
         "tests/engine/test_outbox_limits.py", "tests/engine/test_outbox_cancellation.py",
