@@ -65,7 +65,7 @@ Queue names and paths of this machine are in it: read it before you pass it on.
 def support_bundle(run: Invocation) -> int:
     """`support-bundle PATH`: a new file, or an error and no file."""
     path = Path(run.arguments.words[0])
-    if path.exists() or path.is_symlink():
+    if os.path.lexists(path):  # no error for a path that cannot be: opening it tells which
         raise Refusal(f"{path} exists; a bundle never replaces anything")
     parts = list(_parts(run))
     content = _packed(parts, path.name.removesuffix(".gz").removesuffix(".tar"))

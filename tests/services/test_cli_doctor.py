@@ -198,3 +198,11 @@ def test_a_bundle_is_made_of_a_store_that_is_a_ruin(mqlite: Inline) -> None:
     mqlite.ok("support-bundle", "help.tgz")
     with tarfile.open(mqlite.folder / "help.tgz") as archive:
         assert {"help.tgz/doctor.json", "help.tgz/errors.txt"} <= set(archive.getnames())
+
+
+@pytest.mark.parametrize("path", ["x" * 5_000, "no-such-folder/bundle.tar.gz", "mq.db/bundle"])
+def test_a_bundle_that_cannot_be_made_there_says_why(mqlite: Inline, path: str) -> None:
+    mqlite.ok("create-queue", "q")
+    finished = mqlite.run("support-bundle", path)
+    assert finished.code == 1
+    assert finished.err.startswith("error: cannot make ")
