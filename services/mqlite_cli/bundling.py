@@ -149,7 +149,10 @@ def _store_path(run: Invocation) -> str | None:
     except (MqliteError, Refusal):
         return None  # the doctor's report names it
     path = upkeep.path_of(dsn)
-    return path if Path(path).is_file() else None
+    try:
+        return path if Path(path).is_file() else None
+    except OSError:
+        return None  # the same: a name that is too long, a folder that may not be looked into
 
 
 def _observed(run: Invocation) -> bytes:

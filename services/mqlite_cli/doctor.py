@@ -127,7 +127,13 @@ def _store(dsn: str) -> Iterator[Finding]:
     yield from places
     if upkeep.failures(places):
         return
-    if not Path(path).is_file():
+    try:
+        is_there = Path(path).is_file()
+    except OSError as error:  # too long a name, a folder that may not be looked into
+        yield Finding("store", Verdict.FAIL, f"{path}: {error.strerror}",
+                      "set MQLITE_DB to a file that can be")  # fmt: skip
+        return
+    if not is_there:
         yield Finding("store", Verdict.WARN, f"{path} does not exist",
                       "the first command that writes, or `mqlite serve`, makes it")  # fmt: skip
         return

@@ -214,3 +214,12 @@ def test_a_hello_of_another_contract_is_refused_with_both_versions() -> None:
         frames.check_hello(Hello("9.9", "0123456789abcdef"))
     with pytest.raises(BadFrame, match="no hello"):
         frames.check_hello(Cancel(1))
+
+
+def test_the_revision_is_of_the_fields_and_not_of_what_is_said_about_them() -> None:
+    """Else a corrected sentence would part a program from its broker."""
+    field = {"type": "integer", "description": "prose"}
+    schema = {"description": "more of it", "required": ["a"], "properties": {"a": field}}
+    assert frames._without_prose([schema]) == [
+        {"required": ["a"], "properties": {"a": {"type": "integer"}}}
+    ]

@@ -57,7 +57,9 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
         "tests/engine/test_cancellation.py", "tests/engine/test_long_poll.py",
         "tests/engine/test_life.py", _SIMULATION,
     ),
-    "link/frames.py": ("tests/link/test_frames.py",),
+    "link/frames.py": (
+        "tests/link/test_frames.py", "tests/link/test_client.py", "tests/link/test_server.py",
+    ),
     "link/server.py": ("tests/link/test_server.py",),
     "link/client.py": ("tests/link/test_client.py", "tests/link/test_server.py"),
     "link/pipe.py": ("tests/link/test_client.py", "tests/link/test_server.py"),

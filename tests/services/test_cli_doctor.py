@@ -206,3 +206,9 @@ def test_a_bundle_that_cannot_be_made_there_says_why(mqlite: Inline, path: str) 
     finished = mqlite.run("support-bundle", path)
     assert finished.code == 1
     assert finished.err.startswith("error: cannot make ")
+
+
+def test_a_store_whose_name_is_too_long_is_a_finding(mqlite: Inline) -> None:
+    mqlite.environ["MQLITE_DB"] = "file:" + "x" * 5_000
+    assert "File name too long" in mqlite.run("doctor", check=1).text
+    mqlite.ok("support-bundle", "help.tgz")
