@@ -62,6 +62,8 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "link/server.py": ("tests/link/test_server.py",),
     "link/client.py": ("tests/link/test_client.py", "tests/link/test_server.py"),
-    "link/pipe.py": ("tests/link/test_client.py", "tests/link/test_server.py"),
+    "link/pipe.py": (
+        "tests/link/test_pipe.py", "tests/link/test_client.py", "tests/link/test_server.py",
+    ),
 }  # fmt: skip
 """Module below mqlite_actor → test files."""

@@ -1,0 +1,58 @@
+"""The outbox of a link: what it says of the kernel is so."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from mqlite_actor.link.pipe import Pipe
+
+LARGE = bytes(1 << 20)
+"""More than a Unix socket buffers."""
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Pipe, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield Pipe(ours), theirs
+
+
+def drain(sock: socket.socket) -> None:
+    sock.setblocking(False)
+    while True:
+        try:
+            if not sock.recv(1 << 20):
+                return
+        except BlockingIOError:
+            return
+
+
+async def test_flushed_at_once_means_that_the_kernel_has_it_all(
+    ends: tuple[Pipe, socket.socket],
+) -> None:
+    pipe, theirs = ends
+    pipe.say(b"small")
+    assert pipe.flush_now() is True
+    assert (pipe.said, pipe.started, pipe.sent, pipe.unsent) == (1, 1, 1, 0)
+    pipe.say(LARGE)
+    assert pipe.flush_now() is False, "the kernel has a part of it"
+    assert (pipe.said, pipe.started, pipe.sent) == (2, 2, 1)
+    for _ in range(len(LARGE)):
+        drain(theirs)
+        if pipe.flush_now():
+            break
+    assert (pipe.sent, pipe.unsent) == (2, 0)
+
+
+async def test_to_a_peer_that_left_nothing_is_flushed(ends: tuple[Pipe, socket.socket]) -> None:
+    pipe, theirs = ends
+    theirs.close()
+    pipe.say(b"small")
+    assert pipe.flush_now() is False
+    assert pipe.is_deaf
+    pipe.say(b"more")
+    assert pipe.flush_now() is False
+    assert pipe.unsent == 0, "nothing is kept for the deaf"
