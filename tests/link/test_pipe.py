@@ -6,8 +6,10 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+import trio
 
 from mqlite_actor.link.pipe import Pipe
+from tests.engine.gate import bounded, settled
 
 LARGE = bytes(1 << 20)
 """More than a Unix socket buffers."""
@@ -56,3 +58,30 @@ async def test_to_a_peer_that_left_nothing_is_flushed(ends: tuple[Pipe, socket.s
     pipe.say(b"more")
     assert pipe.flush_now() is False
     assert pipe.unsent == 0, "nothing is kept for the deaf"
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_flushed_waits_until_the_kernel_has_it_or_never_will(
+    ends: tuple[Pipe, socket.socket], nursery: trio.Nursery, *, leaves: bool
+) -> None:
+    pipe, theirs = ends
+    pipe.say(LARGE)
+    nursery.start_soon(pipe.write)
+    flushed: list[bool] = []
+
+    async def flush() -> None:
+        flushed.append(await pipe.flushed())
+
+    with bounded():
+        async with trio.open_nursery() as inner:
+            inner.start_soon(flush)
+            await settled()
+            assert flushed == [], "the kernel has a part of it"
+            if leaves:
+                theirs.close()
+            while not flushed:
+                if not leaves:
+                    drain(theirs)
+                await settled()
+    assert flushed == [not leaves]
+    pipe.close()
