@@ -8,6 +8,9 @@ from collections.abc import Iterator
 import pytest
 import trio
 
+from mqlite_actor.contract import limits
+from mqlite_actor.link import frames
+from mqlite_actor.link.frames import Cancel
 from mqlite_actor.link.pipe import Pipe
 from tests.engine.gate import bounded, settled
 
@@ -85,3 +88,23 @@ async def test_flushed_waits_until_the_kernel_has_it_or_never_will(
                 await settled()
     assert flushed == [not leaves]
     pipe.close()
+
+
+async def test_a_frame_takes_what_waits_up_to_its_bound(ends: tuple[Pipe, socket.socket]) -> None:
+    pipe, theirs = ends
+    half = frames.encoded(Cancel(1)) + bytes(limits.LINK_ITEMS_BYTES // 2)
+    for _ in range(3):
+        pipe.say(half)
+    pipe.flush_now()
+    size = int.from_bytes(theirs.recv(frames.LENGTH_BYTES), "big")
+    assert len(half) < size < 2 * len(half), "two would be over the bound"
+
+
+async def test_after_the_last_bytes_the_peer_can_say_nothing_more(
+    ends: tuple[Pipe, socket.socket],
+) -> None:
+    pipe, theirs = ends
+    theirs.send(b"last words")
+    assert b"".join(pipe.last_bytes()) == b"last words"
+    with pytest.raises(BrokenPipeError):
+        theirs.send(b"more")
