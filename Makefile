@@ -1,8 +1,9 @@
 # Two commands: `make run` starts a broker, `make test` checks everything that CI checks. `make proof`
 # runs the random tests long, `make soak` loads a broker for twenty minutes, `make mutants` looks for
 # wrongs that no test notices, `make audit` asks for known faults of what we depend on, `make bench`
-# measures (about an hour; SCALE=0.1 RUNS=1 for a look).
-# Both keep what they install in .venv; a stamp file there says that it matches pyproject.toml.
+# measures (about an hour; SCALE=0.1 RUNS=1 for a look), `make lowest` runs the suite on the oldest
+# versions that pyproject.toml allows. All of them keep what they install in .venv; a stamp file there
+# says that it matches pyproject.toml.
 
 VENV    := .venv
 BIN     := $(VENV)/bin
@@ -12,7 +13,7 @@ WORKERS ?= 2
 RUNS    ?= 5
 SCALE   ?= 1
 
-.PHONY: run test proof soak mutants audit bench lint format clean
+.PHONY: run test lowest proof soak mutants audit bench lint format clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -27,6 +28,11 @@ test: $(VENV)/.installed-test
 	$(call layer,imports,$(BIN)/lint-imports)
 	$(call layer,pytest,$(BIN)/pytest -n $(WORKERS))
 	@echo; echo "seconds per layer:"; cat $(VENV)/seconds
+
+# What users install at its lowest, what tests are made with at its newest. TESTS="tests/sdk" for a part.
+TESTS   ?=
+lowest:
+	WORKERS=$(WORKERS) .ci/lowest $(TESTS)
 
 # A test that takes longer than five minutes hangs in `make test`, and is at work here.
 PROOF := MQLITE_PROOF=$(abspath $(VENV))/proof.jsonl $(BIN)/pytest -o faulthandler_timeout=10000

@@ -1,11 +1,12 @@
 """What is promised, what shows it, and what the last long run tried: python docs/promises_page.py
 
-    python docs/promises_page.py [FIGURES.jsonl]
+    python docs/promises_page.py [FIGURES.jsonl | --check]
 
 Writes docs/reference/promises.md from the catalogue and the marks on the tests, and the table of
 figures in docs/conformance.md from docs/proof.json. With the file that `make proof` has written
 (.venv/proof.jsonl), its lines are summed into docs/proof.json first: a suite that ran replaces what
 was known of it, the others keep theirs. Rule: a figure stands here only if a run made it.
+With --check it only says which page is stale; tests/house/test_docs.py calls it so.
 """
 
 from __future__ import annotations
@@ -107,17 +108,26 @@ def _plain(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write both pages. Returns the exit status."""
+    """Write both pages, or with --check only compare. Returns the exit status."""
     if len(arguments) > 1:
-        print("usage: python docs/promises_page.py [FIGURES.jsonl]", file=sys.stderr)
+        print("usage: python docs/promises_page.py [FIGURES.jsonl | --check]", file=sys.stderr)
         return 2
+    is_check = arguments == ["--check"]
     suites: dict[str, Suite] = json.loads(FIGURES.read_text("utf-8")) if FIGURES.exists() else {}
-    if arguments:
+    if arguments and not is_check:
         suites |= summed(Path(arguments[0]).read_text("utf-8").splitlines())
         FIGURES.write_text(json.dumps(suites, indent=1, sort_keys=True) + "\n", "utf-8")
-    PAGE.write_text(with_figures(PAGE.read_text("utf-8"), suites), "utf-8")
-    PROMISES_PAGE.write_text("\n".join(promises()) + "\n", "utf-8")
-    return 0
+    pages = {
+        PAGE: with_figures(PAGE.read_text("utf-8"), suites),
+        PROMISES_PAGE: "\n".join(promises()) + "\n",
+    }
+    stale = [path for path, text in pages.items() if path.read_text("utf-8") != text]
+    for path in stale:
+        if is_check:
+            print(f"{path.name} is stale: run python docs/promises_page.py", file=sys.stderr)
+        else:
+            path.write_text(pages[path], "utf-8")
+    return 1 if stale and is_check else 0
 
 
 if __name__ == "__main__":

@@ -37,10 +37,10 @@ MOMENT_SECONDS: Final = 0.05
 
 def needed(program: str) -> str:
     """Its path; without it the test is skipped, and under CI it fails."""
-    path = shutil.which(program)
+    path = shutil.which(program) or shutil.which(program, path="/usr/sbin")
     if path is None:
         say = pytest.fail if os.environ.get("CI") else pytest.skip
-        say(f"{program} is not installed: apt-get install prometheus")
+        say(f"{program} is not installed")
     return path
 
 
@@ -93,7 +93,7 @@ def until(is_so: Callable[[], object], what: Callable[[], str]) -> None:
         threading.Event().wait(MOMENT_SECONDS)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         port: int = listener.getsockname()[1]
         return port
@@ -104,7 +104,7 @@ def running_prometheus(config: Path) -> Iterator[Prometheus]:
     """Prometheus on a configuration; killed at the end."""
     program = needed("prometheus")
     for _ in range(3):  # it does not take port 0, and the one found may be taken meanwhile
-        port = _free_port()
+        port = free_port()
         process = subprocess.Popen(
             [
                 program, f"--config.file={config}", f"--web.listen-address=127.0.0.1:{port}",

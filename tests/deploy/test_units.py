@@ -1,7 +1,7 @@
 """The files for other programs that run a broker: they parse, and say what the broker understands.
 
 Compose, systemd, Fly and Kubernetes each have their own words for the same things; what must hold
-in all of them stands here once.
+in all of them stands here once. Their programs' own descriptions are in test_schemas.py.
 """
 
 from __future__ import annotations

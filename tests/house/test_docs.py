@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from docs import make
+from docs import make, promises_page
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.calls import CALLS
 from tests.house.tree import ROOT, project_files
@@ -67,6 +67,19 @@ def test_a_stale_page_is_found(
     assert "docs/reference/errors.md is stale" in capsys.readouterr().err
     assert make.main([]) == 0
     assert make.main(["--check"]) == 0
+
+
+def test_the_page_of_promises_is_what_the_marks_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert promises_page.main(["--check"]) == 0, capsys.readouterr().err
+    old = tmp_path / "promises.md"
+    old.write_text("# Promises\n", "utf-8")
+    monkeypatch.setattr(promises_page, "PROMISES_PAGE", old)
+    assert promises_page.main(["--check"]) == 1
+    assert "promises.md is stale" in capsys.readouterr().err
+    assert promises_page.main([]) == 0
+    assert promises_page.main(["--check"]) == 0
 
 
 def test_every_call_has_its_section() -> None:
