@@ -25,6 +25,7 @@ from tests.conformance.broker import Broker, running_broker
 from tests.conformance.handles import KINDS, HandleKind, OverLink, Surroundings, Sweep, opened
 from tests.conformance.remote_slice import runs_remotely
 from tests.hrana.tursodb import Tursodb, running_tursodb
+from tests.places import memory
 
 NEEDS_CLOCK: Final = "needs_clock: the test moves time or runs passes, so its clock must be ours"
 
@@ -35,6 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", NEEDS_CLOCK)
     # Hundreds of tests start programs of ours; each would compile every module of its own.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # Where files of tests are, unless whoever runs them says where.
+    if (place := memory()) is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(place))
     # Programs of the tests get signals as a terminal's shell leaves them: whoever starts this in
     # the background, or under nohup, hands down that they are ignored.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

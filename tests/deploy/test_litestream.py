@@ -132,7 +132,7 @@ async def test_the_log_is_only_moved_by_whoever_is_to(store: Path, *, leaves_log
         for _ in range(2 * limits.LOG_PAGES_MAX * 4096 // len(body)):
             await engine.call(sending("q", body))
         if not leaves_log:  # how soon depends on the machine
-            await until(lambda: engine.statistics()["truncations"])
+            await until(lambda: engine.statistics()["checkpoints"])
         seen = engine.statistics()
         length = log.stat().st_size
     assert log.exists() == leaves_log, "closing leaves the log where it is"
