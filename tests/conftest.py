@@ -26,14 +26,18 @@ from tests.conformance.handles import KINDS, HandleKind, OverLink, Surroundings,
 from tests.conformance.remote_slice import runs_remotely
 from tests.hrana.tursodb import Tursodb, running_tursodb
 from tests.places import memory
+from tests.warm.process import warm
 
 NEEDS_CLOCK: Final = "needs_clock: the test moves time or runs passes, so its clock must be ours"
+
+COLD: Final = "cold: programs of the test begin with the interpreter's own start (tests/warm)"
 
 _numbers = itertools.count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", NEEDS_CLOCK)
+    config.addinivalue_line("markers", COLD)
     # Hundreds of tests start programs of ours; each would compile every module of its own.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # Where files of tests are, unless whoever runs them says where.
@@ -45,6 +49,14 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    warm.is_on = warm.is_possible and item.get_closest_marker("cold") is None
+
+
+def pytest_unconfigure() -> None:
+    warm.end()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
