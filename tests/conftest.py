@@ -32,6 +32,9 @@ NEEDS_CLOCK: Final = "needs_clock: the test moves time or runs passes, so its cl
 
 COLD: Final = "cold: programs of the test begin with the interpreter's own start (tests/warm)"
 
+SLOWEST_FILES: Final = 15
+"""As many as a run shows at its end."""
+
 _numbers = itertools.count(1)
 
 
@@ -57,6 +60,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_unconfigure() -> None:
     warm.end()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where the time of a run went, file by file: the suite has ten minutes (ruling R21)."""
+    seconds: dict[str, float] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                name = report.location[0]
+                seconds[name] = seconds.get(name, 0.0) + report.duration
+    if len(seconds) < 10 * SLOWEST_FILES:  # whoever runs a part knows which
+        return
+    terminalreporter.section(f"slowest {SLOWEST_FILES} files, in seconds of one worker")
+    for took, name in sorted(((took, name) for name, took in seconds.items()), reverse=True)[
+        :SLOWEST_FILES
+    ]:
+        terminalreporter.write_line(f"{took:7.1f} {name}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
