@@ -5,7 +5,7 @@ comes out is a real process, a child of this one: own id, streams, folder, envir
 exit code. It is forked from an interpreter that waits with everything imported (__main__.py), one
 for each worker of the tests.
 
-Whatever that could hide is started cold, by the interpreter's own start: anything but those three
+Whatever that could hide is started cold, by the interpreter's own start: anything but those
 programs, an environment that speaks to the interpreter, special wishes of Popen's, and every test
 with the mark `cold`. The whole suite is, with MQLITE_COLD=1, once a night (.ci/lowest). Tests of
 installed programs (tests/packages, tests/deploy, examples, shells) start them by other ways anyway.
@@ -33,7 +33,8 @@ PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     "mqlite_broker": _COMMAND_LINE,
     "mqlite_mcp": ("mqlite_actor", "mqlite_mcp"),
 }
-"""What is imported for each program; the same packages are one interpreter."""
+"""What is imported for each program; the same packages are one interpreter. A module of the tests
+that is run as a program, `tests.…`, is one of the first."""
 
 SPEAKING: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_")
 """Beginnings of variables that are heard when an interpreter starts, and never again."""
@@ -59,7 +60,7 @@ class Warm:
     def start(self, wanted: Wanted, streams: list[int]) -> int:
         """A child of this process that runs what is wanted; its id."""
         with self._lock:
-            connection = self._interpreter(PACKAGES[wanted.module])
+            connection = self._interpreter(PACKAGES.get(wanted.module, _COMMAND_LINE))
             self.starts += 1
             _adopt_orphans(1)
             try:
@@ -169,15 +170,14 @@ def started_by_others() -> Iterator[None]:
 def _module(args: object) -> str | None:
     """The program of ours that these words run, if one of those."""
     match args:
-        case [sys.executable, "-m", str() as module, *_] if module in PACKAGES:
-            return module
+        case [sys.executable, "-m", str() as module, *_]:
+            return module if module in PACKAGES or module.startswith("tests.") else None
     return None
 
 
 def _is_usual(environ: Mapping[str, str]) -> bool:
     """Whether an interpreter would hear of these variables what the one that waits has heard."""
-    usual = {**os.environ, "PYTHONPATH": PATHS}
-    return _said(environ) == _said(usual)
+    return _said({"PYTHONPATH": PATHS, **environ}) == _said({**os.environ, "PYTHONPATH": PATHS})
 
 
 def _said(environ: Mapping[str, str]) -> dict[str, str]:
