@@ -98,6 +98,9 @@ class Warm:
 warm: Final = Warm()
 
 
+_GIVEN: Final = 23
+"""Arguments of subprocess's own start in Python 3.11 to 3.13; with others, every start is cold."""
+
 _COLD: Final[Any] = vars(subprocess.Popen)["_execute_child"]
 _CLOSE_PIPES: Final[Any] = vars(subprocess.Popen)["_close_pipe_fds"]
 """What subprocess keeps to itself: its own start, and the end of the child's ends of the pipes."""
@@ -107,6 +110,9 @@ class Popen(subprocess.Popen[AnyStr]):
     """subprocess.Popen, with a warm start for what has one."""
 
     def _execute_child(self, *given: Any) -> None:  # noqa: ANN401 - passed on as it comes
+        if len(given) != _GIVEN:
+            _COLD(self, *given)
+            return
         (
             args, executable, preexec_fn, close_fds, pass_fds, cwd, env, _, _, shell,
             p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals,
