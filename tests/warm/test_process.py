@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,16 +17,32 @@ from tests.warm.process import Popen, warm
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="every start is cold here")
 
-TOLD = ("PPid", "Threads", "ShdPnd", "SigBlk", "SigIgn", "SigCgt", "NSpgid", "NSsid")
-"""Lines of /proc/PID/status: parent, threads, signals, group and session."""
+TOLD = ("PPid", "ShdPnd", "SigBlk", "SigIgn", "SigCgt", "NSpgid", "NSsid")
+"""Lines of /proc/PID/status: parent, signals, group and session."""
+
+STILL = 100
+"""Looks, a moment apart, until two are the same."""
 
 
 def told(broker: BrokerProcess) -> dict[str, object]:
-    """What the system says of a process that is ready."""
+    """What the system says of a process that is ready, and does no more than wait."""
     assert broker.url
+    found = look(broker)
+    for _ in range(STILL):
+        broker.err.wait_for_more()
+        found, before = look(broker), found
+        if found == before:
+            break
+    return found
+
+
+def look(broker: BrokerProcess) -> dict[str, object]:
     place = Path(f"/proc/{broker.process.pid}")
     lines = dict(line.split(":\t", 1) for line in (place / "status").read_text().splitlines())
-    targets = [str(each.readlink()) for each in (place / "fd").iterdir()]
+    targets = []
+    for each in (place / "fd").iterdir():
+        with suppress(FileNotFoundError):  # closed while we looked
+            targets.append(str(each.readlink()))
     return {
         "status": {name: lines.get(name) for name in TOLD},
         "limits": (place / "limits").read_text(),
