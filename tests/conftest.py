@@ -25,22 +25,58 @@ from tests.conformance.broker import Broker, running_broker
 from tests.conformance.handles import KINDS, HandleKind, OverLink, Surroundings, Sweep, opened
 from tests.conformance.remote_slice import runs_remotely
 from tests.hrana.tursodb import Tursodb, running_tursodb
+from tests.places import memory
+from tests.warm.process import warm
 
 NEEDS_CLOCK: Final = "needs_clock: the test moves time or runs passes, so its clock must be ours"
+
+COLD: Final = "cold: programs of the test begin with the interpreter's own start (tests/warm)"
+
+SLOWEST_FILES: Final = 15
+"""As many as a run shows at its end."""
 
 _numbers = itertools.count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", NEEDS_CLOCK)
+    config.addinivalue_line("markers", COLD)
     # Hundreds of tests start programs of ours; each would compile every module of its own.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # Where files of tests are, unless whoever runs them says where.
+    if (place := memory()) is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(place))
     # Programs of the tests get signals as a terminal's shell leaves them: whoever starts this in
     # the background, or under nohup, hands down that they are ignored.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    warm.is_on = warm.is_possible and item.get_closest_marker("cold") is None
+
+
+def pytest_unconfigure() -> None:
+    warm.end()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where the time of a run went, file by file: the suite has ten minutes (ruling R21)."""
+    seconds: dict[str, float] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                name = report.location[0]
+                seconds[name] = seconds.get(name, 0.0) + report.duration
+    if len(seconds) < 10 * SLOWEST_FILES:  # whoever runs a part knows which
+        return
+    terminalreporter.section(f"slowest {SLOWEST_FILES} files, in seconds of one worker")
+    for took, name in sorted(((took, name) for name, took in seconds.items()), reverse=True)[
+        :SLOWEST_FILES
+    ]:
+        terminalreporter.write_line(f"{took:7.1f} {name}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from tests.warm.process import PATHS, Popen
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 TOKEN: Final = "conformance-administrator"
 READY: Final = re.compile(r"\bready\b.*http://127\.0\.0\.1:(\d+)")
@@ -74,13 +76,13 @@ def running_broker(store: str, **settings: str) -> Iterator[Broker]:
     ours = {key: value for key, value in os.environ.items() if not key.startswith("MQLITE_")}
     environ = {
         **ours,
-        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "services"))),
+        "PYTHONPATH": PATHS,
         "MQLITE_DB": store,
         "MQLITE_TOKENS": TOKEN,
         **settings,
     }
     command = [sys.executable, "-m", "mqlite_broker", "--addr", "127.0.0.1:0"]
-    process = subprocess.Popen(
+    process = Popen(
         command,
         env=environ,
         text=True,

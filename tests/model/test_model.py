@@ -34,6 +34,7 @@ from tests.conformance.audit import audit_file
 from tests.figures import record
 from tests.model.drivers import Answer, EngineDriver, GroupDriver
 from tests.model.model import Model
+from tests.places import memory
 
 SEED = os.environ.get("MQLITE_MODEL_SEED", "")
 EXAMPLES = int(os.environ.get("MQLITE_MODEL_EXAMPLES", "125"))
@@ -79,7 +80,7 @@ class Lives(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory(prefix="mqlite-model-")
+        self.folder = tempfile.TemporaryDirectory(prefix="mqlite-model-", dir=memory())
         self.path = Path(self.folder.name) / "mq.db"
         self.clock = ManualClock()
         self.driver = self.driver_kind(self.path, self.clock)

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-MEMORY = Path("/dev/shm")
+from tests.places import memory
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """An empty folder of this test."""
-    if not MEMORY.is_dir():
+    place = memory()
+    if place is None:
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(prefix="mqlite-power-", dir=MEMORY) as name:
+    with tempfile.TemporaryDirectory(prefix="mqlite-power-", dir=place) as name:
         yield Path(name)

@@ -16,9 +16,9 @@ import pytest
 import mqlite_actor as mq
 from tests.conformance.broker import TOKEN, Broker, running_broker
 from tests.services.cli_process import clean_environ
+from tests.warm.process import Popen
 
 BOUND_SECONDS = 15.0
-WORKER = Path(__file__).with_name("receiving_worker.py")
 FACES = ["trio", "asyncio", "blocking"]
 
 
@@ -32,8 +32,8 @@ def own_broker(tmp_path: Path) -> Iterator[Broker]:
 def worker(
     broker: Broker, face: str, seconds: float
 ) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    process = subprocess.Popen(
-        [sys.executable, str(WORKER), broker.url, TOKEN, face, str(seconds)],
+    process = Popen(
+        [sys.executable, "-m", "tests.sdk.receiving_worker", broker.url, TOKEN, face, str(seconds)],
         env=clean_environ({}),
         stdout=subprocess.PIPE,
         text=True,

@@ -19,6 +19,7 @@ from typing import IO, Final
 from tests.conformance.broker import BOUND_SECONDS
 from tests.services.cli_process import PYTHON, clean_environ
 from tests.services.door_client import Client, connect
+from tests.warm.process import Popen
 
 TOKEN: Final = "process-token"
 BEARER: Final = f"Authorization: Bearer {TOKEN}"
@@ -155,7 +156,7 @@ def launch(
     environ: Mapping[str, str] = {},
 ) -> subprocess.Popen[str]:
     """The bare process; whoever calls this ends it."""
-    return subprocess.Popen(
+    return Popen(
         [*program, *words],
         cwd=folder,
         env=environment(environ),

@@ -1,4 +1,4 @@
-"""The command line as a real process: how tests run it, and what they learn.
+"""The command line as a real process: how tests run it (tests/warm), and what they learn.
 
 Every run has a clean environment (no MQLITE_* of the machine), a folder of its own as working
 directory and a bound on its time.
@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.warm.process import PATHS, Popen, run
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUND_SECONDS = 60.0
@@ -69,14 +71,12 @@ class Shell:
         command: list[str | bytes] = [*PYTHON, *words]
         if redirect:
             command = ["/bin/sh", "-c", f'exec "$0" "$@" {redirect}', *command]
-        done = subprocess.run(
+        done = run(
             command,
             input=stdin,
-            capture_output=True,
             cwd=self.folder,
             env=clean_environ(self.environ),
             timeout=BOUND_SECONDS,
-            check=False,
         )
         finished = Finished(done.returncode, done.stdout, done.stderr.decode("utf-8"))
         if check is not None:
@@ -90,7 +90,7 @@ class Shell:
     @contextmanager
     def start(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         """`mqlite WORDS` as a running process whose output nobody reads yet; killed at the end."""
-        process = subprocess.Popen(
+        process = Popen[bytes](
             [*PYTHON, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, cwd=self.folder, env=clean_environ(self.environ),
         )  # fmt: skip
@@ -108,7 +108,7 @@ def clean_environ(extra: Mapping[str, str]) -> dict[str, str]:
     """The environment of a run: this one without our variables, with our packages and `extra`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MQLITE_")}
     kept["XDG_CONFIG_HOME"] = os.devnull  # no contexts of whoever runs this
-    kept["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "services")])
+    kept["PYTHONPATH"] = PATHS
     return {**kept, **extra}
 
 
@@ -129,7 +129,7 @@ class Serving:
 @contextmanager
 def serving(shell: Shell) -> Iterator[Serving]:
     """`mqlite serve` on a free loopback port, in the shell's folder and environment."""
-    process = subprocess.Popen(
+    process = Popen(
         [*PYTHON, "serve", "--addr", "127.0.0.1:0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from mcp.client.stdio import stdio_client
 
 from tests.conformance.broker import BOUND_SECONDS, Broker
 from tests.services.cli_process import clean_environ
+from tests.warm.process import Popen, started_by_others
 
 Json = Any
 """An argument: whatever JSON holds."""
@@ -120,7 +121,10 @@ async def agent(
         cwd=folder,
     )
     with (folder / "stderr").open("a", encoding="utf-8") as errors:
-        async with Client(stdio_client(parameters, errlog=errors), mode=mode) as client:
+        async with AsyncExitStack() as stack:
+            with started_by_others():
+                client = Client(stdio_client(parameters, errlog=errors), mode=mode)
+                await stack.enter_async_context(client)
             yield Agent(client)
 
 
@@ -169,7 +173,7 @@ class Lines:
 @contextmanager
 def lines(folder: Path, *words: str, **environ: str) -> Iterator[Lines]:
     """A server to speak to line by line; killed at the end if it still runs then."""
-    process = subprocess.Popen(
+    process = Popen[bytes](
         [*PROGRAM, *words],
         cwd=folder,
         env=clean_environ(environ),

@@ -13,6 +13,7 @@ import termios
 from collections.abc import Sequence
 
 from tests.services.cli_process import BOUND_SECONDS, PYTHON, Shell, clean_environ
+from tests.warm.process import Popen
 
 
 def at_terminal(
@@ -29,7 +30,7 @@ def at_terminal(
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     piped = subprocess.DEVNULL if stdin is None else subprocess.PIPE
-    process = subprocess.Popen(
+    process = Popen[bytes](
         [*command, *words],
         stdin=piped if typed is None else theirs,
         stdout=theirs if stdout is None else stdout,

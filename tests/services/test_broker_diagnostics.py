@@ -15,6 +15,8 @@ from tests.services.broker_scene import Fields, path, raw
 from tests.services.credentials import bearer, key_request
 from tests.services.door_client import Client
 
+pytestmark = pytest.mark.cold  # of each kind of program, some begin as they do for users
+
 NAME = "diagnostics.jsonl"
 SECRETS = ("secret-body", "c2VjcmV0LWJvZHk=", "secret-value", "secret-id")
 """Of a message: its body, plain and on the wire, a property and its id."""

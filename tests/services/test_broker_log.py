@@ -18,6 +18,8 @@ from tests.services.broker_process import BEARER, TOKEN, BrokerProcess, started
 from tests.services.broker_scene import Fields, path, raw, served
 from tests.services.door_client import Client
 
+pytestmark = pytest.mark.cold  # of each kind of program, some begin as they do for users
+
 LINE_CHARACTERS_MAX = 2_000
 """A request can carry a megabyte of path and more of a name; a log must not repeat all of it."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import pytest
 
 from tests.services.broker_process import READY, SERVE, START_SECONDS, content, environment, started
 from tests.storage import foreign
+from tests.warm.process import run
 
 NOBODY = 65534
 
@@ -69,17 +69,8 @@ def start(folder: Path, /, *words: str, **environ: str) -> Ended:
 
 
 def start_by(program: Sequence[str], folder: Path, /, *words: str, **environ: str) -> Ended:
-    done = subprocess.run(
-        [*program, *words],
-        cwd=folder,
-        env=environment(environ),
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=START_SECONDS,
-        check=False,
-    )
-    return Ended(done.returncode, done.stdout, done.stderr)
+    done = run([*program, *words], cwd=folder, env=environment(environ), timeout=START_SECONDS)
+    return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def the_error(ended: Ended, *, is_early: bool = True) -> str:

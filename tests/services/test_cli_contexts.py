@@ -15,6 +15,8 @@ from tests.sdk.loopback import loopback, reply
 from tests.services.cli_inline import Inline
 from tests.services.cli_process import Shell
 
+pytestmark = pytest.mark.cold  # of each kind of program, some begin as they do for users
+
 SECRETS = ("sesame", "in-url", "piped")
 
 

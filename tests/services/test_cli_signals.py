@@ -27,6 +27,8 @@ from tests.sdk.loopback import (
 )
 from tests.services.cli_process import Shell
 
+pytestmark = pytest.mark.cold  # of each kind of program, some begin as they do for users
+
 RECEIVE, SETTLE = "QueueService/Receive", "QueueService/CompleteBatch"
 ABANDON = "QueueService/Abandon"
 RELEASE = "/mqlite.ext.v1.QueueService/Release"

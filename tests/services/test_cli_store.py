@@ -14,6 +14,8 @@ from mqlite_actor.contract.wire import ReceiveRequest
 from tests.sdk.loopback import Loopback, engine_replies, loopback, refusal
 from tests.services.cli_process import Shell, serving
 
+pytestmark = pytest.mark.cold  # of each kind of program, some begin as they do for users
+
 SERVED = {"version", "uptime_ms", "auth"}
 STORED = {
     "backend", "remote", "location", "schema_version", "ping_ms", "db_size_bytes", "queues",

@@ -12,6 +12,8 @@ from tests.sdk.loopback import Loopback, loopback, reply
 from tests.services.cli_process import Shell
 from tests.services.on_terminal import at_terminal
 
+pytestmark = pytest.mark.cold  # of each kind of program, some begin as they do for users
+
 EVIL = "a\x1b]0;owned\x07\u202eb[red]c[/red]"
 QUEUES = {
     "queues": [

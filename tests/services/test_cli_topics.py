@@ -11,6 +11,8 @@ import pytest
 from tests.sdk.loopback import engine_replies, loopback, reply
 from tests.services.cli_process import Shell
 
+pytestmark = pytest.mark.cold  # of each kind of program, some begin as they do for users
+
 GOLD = 'properties.tier == "gold"'
 
 

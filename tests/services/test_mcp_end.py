@@ -33,6 +33,8 @@ from tests.services.mcp_process import (
     silent,
 )
 
+pytestmark = pytest.mark.cold  # of each kind of program, some begin as they do for users
+
 
 @pytest.fixture
 def queue() -> str:

@@ -20,21 +20,17 @@ from mqlite_mcp.session import CALLS_MAX
 from tests.conformance.broker import BOUND_SECONDS
 from tests.services.cli_process import clean_environ
 from tests.services.mcp_process import INITIALIZE, PROGRAM, endpoint_of, lines, result, silent
+from tests.warm.process import run
 
 MEMORY = ("--db", ":memory:")
 
 
 def ran(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """A run without input, to its end."""
-    return subprocess.run(
-        [*PROGRAM, *words],
-        cwd=folder,
-        env=clean_environ(environ),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=4 * BOUND_SECONDS,
+    command = [*PROGRAM, *words]
+    done = run(command, cwd=folder, env=clean_environ(environ), timeout=4 * BOUND_SECONDS)
+    return subprocess.CompletedProcess(
+        command, done.returncode, done.stdout.decode(), done.stderr.decode()
     )
 
 

@@ -12,32 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.storage.child import ROOT
-
-PROGRAM = """
-import sys
 import trio
-from mqlite_actor.engine.engine import EngineOptions
-from mqlite_actor.sdk.embedded import open_embedded
 
-async def main():
-    async with open_embedded(f"file:{sys.argv[1]}", background=False) as q:
-        print("ready", flush=True)
-        while line := await trio.to_thread.run_sync(sys.stdin.readline):
-            word, *rest = line.split()
-            if word == "create":
-                await q.create_queue(rest[0])
-            elif word == "send":
-                await q.send(rest[0], [rest[1] * int(rest[2])] * int(rest[3]))
-            elif word == "checkpoint":
-                await q.compact()
-            elif word == "vacuum":
-                await q.compact(is_full=True)
-            elif word == "end":
-                break
-            print("done", flush=True)
-trio.run(main)
-"""
+from mqlite_actor.sdk.embedded import open_embedded
+from tests.storage.child import ROOT
+from tests.warm.process import Popen
 
 
 class Owner:
@@ -75,8 +54,8 @@ class Owner:
 @contextmanager
 def owning(path: Path) -> Iterator[Owner]:
     """A process with an engine on `path`, and a queue `q`."""
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(path)],
+    with Popen(
+        [sys.executable, "-m", "tests.storage.owner", str(path)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -90,3 +69,26 @@ def owning(path: Path) -> Iterator[Owner]:
             yield owner
         finally:
             process.kill()
+
+
+async def main() -> None:
+    """The owner itself."""
+    async with open_embedded(f"file:{sys.argv[1]}", background=False) as q:
+        print("ready", flush=True)
+        while line := await trio.to_thread.run_sync(sys.stdin.readline):
+            word, *rest = line.split()
+            if word == "create":
+                await q.create_queue(rest[0])
+            elif word == "send":
+                await q.send(rest[0], [rest[1] * int(rest[2])] * int(rest[3]))
+            elif word == "checkpoint":
+                await q.compact()
+            elif word == "vacuum":
+                await q.compact(is_full=True)
+            elif word == "end":
+                break
+            print("done", flush=True)
+
+
+if __name__ == "__main__":
+    trio.run(main)

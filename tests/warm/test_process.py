@@ -1,0 +1,113 @@
+"""A program that began warm is what it is when it begins cold, as far as the system can tell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.services.broker_process import BrokerProcess, started
+from tests.services.cli_process import PYTHON, Shell, clean_environ
+from tests.warm.process import Popen, warm
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="every start is cold here")
+
+TOLD = ("PPid", "ShdPnd", "SigBlk", "SigIgn", "SigCgt", "NSpgid", "NSsid")
+"""Lines of /proc/PID/status: parent, signals, group and session."""
+
+STILL = 100
+"""Looks, a moment apart, until two are the same."""
+
+
+def told(broker: BrokerProcess) -> dict[str, object]:
+    """What the system says of a process that is ready, and does no more than wait."""
+    assert broker.url
+    found = look(broker)
+    for _ in range(STILL):
+        broker.err.wait_for_more()
+        found, before = look(broker), found
+        if found == before:
+            break
+    return found
+
+
+def look(broker: BrokerProcess) -> dict[str, object]:
+    place = Path(f"/proc/{broker.process.pid}")
+    lines = dict(line.split(":\t", 1) for line in (place / "status").read_text().splitlines())
+    targets = []
+    for each in (place / "fd").iterdir():
+        with suppress(FileNotFoundError):  # closed while we looked
+            targets.append(str(each.readlink()))
+    return {
+        "status": {name: lines.get(name) for name in TOLD},
+        "limits": (place / "limits").read_text(),
+        "descriptors": sorted(each.partition(":")[0].rpartition("/")[2] for each in targets),
+    }
+
+
+def begun(folder: Path, *, cold: bool) -> dict[str, object]:
+    folder.mkdir()
+    before = warm.starts
+    warm.is_on = not cold
+    with started(folder) as broker:
+        found = told(broker)
+        assert warm.starts == before + (not cold)
+        assert Path(f"/proc/{broker.process.pid}/cwd").readlink() == folder
+        broker.stop()
+    return {**found, "files": sorted(path.name for path in folder.iterdir())}
+
+
+@pytest.mark.skipif(not warm.is_possible, reason="MQLITE_COLD: every start is cold")
+def test_a_warm_broker_has_the_parent_signals_limits_and_descriptors_of_a_cold_one(
+    tmp_path: Path,
+) -> None:
+    assert begun(tmp_path / "warm", cold=False) == begun(tmp_path / "cold", cold=True)
+
+
+def test_words_that_are_no_text_arrive_and_what_is_refused_is_refused_the_same(
+    tmp_path: Path,
+) -> None:
+    shell = Shell(tmp_path, MQLITE_DB="file:\udcff.db", COLUMNS="70")
+    found = []
+    for is_on in (warm.is_possible, False):
+        warm.is_on = is_on
+        answers = [
+            shell.run(b"send", b"q\xff", b"-", stdin=b"x"),
+            shell.run("nonsense"),
+            shell.run("create-queue", "q", "--lock", "never"),
+            shell.run("help"),
+        ]
+        found.append([(each.code, each.out, each.err) for each in answers])
+    assert found[0] == found[1]
+
+
+def test_a_signal_is_its_exit_code_and_a_session_is_its_own(tmp_path: Path) -> None:
+    for is_on in (warm.is_possible, False):
+        warm.is_on = is_on
+        process = Popen[bytes](
+            [*PYTHON, "receive", "q", "--wait", "20s"],
+            cwd=tmp_path,
+            env=clean_environ({"MQLITE_DB": ":memory:"}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        with process:
+            assert os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+            assert process.poll() is None
+            process.send_signal(signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL
+
+
+def test_an_environment_that_speaks_to_the_interpreter_begins_cold(tmp_path: Path) -> None:
+    before = warm.starts
+    assert Shell(tmp_path, PYTHONDEVMODE="1").run("version").code == 0
+    assert Shell(tmp_path, LC_ALL="C").run("version").code == 0
+    assert warm.starts == before
+    with pytest.raises(FileNotFoundError):
+        Shell(tmp_path / "nowhere").run("version")
