@@ -139,8 +139,8 @@ class Chores:
 
         Stopped in between it gets nothing any more; the same call again goes on.
         """
-        generation = await self._submit(commands.EndSubscription(request))
-        discarded, is_gone = 0, not generation
+        generation, discarded = await self._submit(commands.EndSubscription(request))
+        is_gone = not generation
         while not is_gone and not self.ending.is_set():
             command = commands.DiscardChunk(request.name, generation, limits.CHORE_ROWS)
             number, is_gone = await self._run_chunk(command, discarded)

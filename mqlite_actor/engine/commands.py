@@ -163,10 +163,12 @@ class PurgeActiveChunk(msgspec.Struct, frozen=True):
 
 
 class EndSubscription(msgspec.Struct, frozen=True):
-    """Stop a subscription's routing and delete its queue if that is empty; the reply is "", or the
-    generation of the queue that is to be emptied first."""
+    """Stop a subscription's routing, discard its first messages if asked to, and delete its queue
+    if that is empty then; the reply is (generation of the queue that is still to be emptied, or "",
+    number of messages)."""
 
     request: DeleteSubscriptionRequest
+    limit: int = limits.CHORE_ROWS
 
 
 class DiscardChunk(msgspec.Struct, frozen=True):
@@ -291,7 +293,7 @@ INTERNAL: dict[type[Any], Operation] = {
     LastActive: lambda tx, command, now_ms: clearing.last_active(tx, command.request),
     PurgeActiveChunk: _purge_active,
     EndSubscription: lambda tx, command, now_ms: clearing.end_subscription(
-        tx, command.request, now_ms
+        tx, command.request, command.limit, now_ms
     ),
     DiscardChunk: lambda tx, command, now_ms: clearing.discard_chunk(
         tx, command.queue, command.generation, command.limit, now_ms

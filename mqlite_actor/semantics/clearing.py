@@ -91,8 +91,11 @@ def purge_active_chunk(
 # -- DeleteSubscription ----------------------------------------------------------------------------
 
 
-def end_subscription(tx: Transaction, request: DeleteSubscriptionRequest, now_ms: int) -> str:
-    """Stop the routing, and delete the queue if it is empty; else the generation to discard.
+def end_subscription(
+    tx: Transaction, request: DeleteSubscriptionRequest, limit: int, now_ms: int
+) -> tuple[str, int]:
+    """Stop the routing, delete up to `limit` messages if they are to be discarded, and the queue if
+    it is empty then; the generation to go on with, "" when all is done, and how many were deleted.
 
     Raises QueueNotFound, NotFound for another topic's, NameConflict for a plain queue,
     QueueNotEmpty unless messages are to be discarded, GenerationConflict, and InvalidArgument for
@@ -103,13 +106,15 @@ def end_subscription(tx: Transaction, request: DeleteSubscriptionRequest, now_ms
     queue = queues.lookup(tx, request.name)
     if queue is None or (request.generation and queue.generation != request.generation):
         if request.generation and queues.was_deleted(tx, request.name, request.generation):
-            return ""
+            return "", 0
         if queue is None:
             raise QueueNotFound(f"subscription {quoted(request.name)} does not exist")
     check_generation(queue, request.generation)
     if queue.kind != Kind.SUBSCRIPTION:
         raise NameConflict(f"{quoted(request.name)} is a plain queue; delete it as one")
     tx.expect([counts.read(queue.id)])
+    if request.discard_messages:
+        tx.expect([messages.browse_held(queue.id, limit)])
     # One without a topic is left over from a deletion that was interrupted.
     if subscriptions.topic_of(tx, queue.id) not in (request.topic, None):
         raise NotFound(f"{quoted(request.name)} does not listen to topic {quoted(request.topic)}")
@@ -120,10 +125,8 @@ def end_subscription(tx: Transaction, request: DeleteSubscriptionRequest, now_ms
             " with its generation"
         )
     tx.write([subscriptions.unsubscribe(queue.id)])
-    if not is_empty:
-        return queue.generation
-    _delete(tx, queue, now_ms)
-    return ""
+    number, is_gone = _discard(tx, queue, 0 if is_empty else limit, now_ms)
+    return "" if is_gone else queue.generation, number
 
 
 def discard_chunk(
@@ -134,12 +137,16 @@ def discard_chunk(
     if queue is None:
         return 0, True  # somebody else deleted it when it was empty
     check_generation(queue, generation)
-    first = messages.browse_held(queue.id, limit)
-    tx.expect([first])
+    tx.expect([messages.browse_held(queue.id, limit)])
     tx.expect([counts.read(queue.id)])
     if subscriptions.topic_of(tx, queue.id) is not None:
         raise GenerationConflict(f"{quoted(queue_name)} was subscribed again meanwhile")
-    looked_at = tx.run([first])[0]
+    return _discard(tx, queue, limit, now_ms)
+
+
+def _discard(tx: Transaction, queue: Queue, limit: int, now_ms: int) -> tuple[int, bool]:
+    """Delete up to `limit` messages and, when none is left, the queue."""
+    looked_at = tx.run([messages.browse_held(queue.id, limit)])[0] if limit else []
     _remove(tx, queue, list(map(rows.held, looked_at)), Event.DISCARD)
     if any(tx.depths(queue)[: counts.DEAD_BYTES]):
         return len(looked_at), False

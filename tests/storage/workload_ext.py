@@ -121,5 +121,6 @@ def end_subscriptions(writer: Writer) -> None:
     request = ext.DeleteSubscriptionRequest(
         "ext topic", "ext full", generation, discard_messages=True
     )
-    run(writer, commands.EndSubscription(request))
+    writer.send("ext topic", b"y")
+    run(writer, commands.EndSubscription(request, 1))
     run(writer, commands.DiscardChunk("ext full", generation, 100))
