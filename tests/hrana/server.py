@@ -25,7 +25,7 @@ from tests.hrana.door import Door
 from tests.hrana.faults import Answer, Fault, Move, Request, Script, pause
 from tests.hrana.manners import SQLD, Manners
 from tests.hrana.stream import Stream
-from tests.hrana.streams import Streams
+from tests.hrana.streams import DISK, Streams
 from tests.hrana.values import Json, ProtocolError
 
 CONCURRENT_MAX: Final = 128
@@ -124,7 +124,7 @@ class HranaServer:
 
     def look(self, sql: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a statement on the server's file, past the protocol."""
-        connection = apsw.Connection(self._path)
+        connection = apsw.Connection(self._path, vfs=DISK)
         try:
             return connection.execute(sql, tuple(arguments)).fetchall()
         finally:

@@ -25,6 +25,10 @@ from tests.hrana.values import ProtocolError
 from tests.hrana.writers import Writers
 
 ROW_BYTES_MAX: Final = 5_000_000
+DISK: Final = apsw.vfs_names()[0]
+"""The file system of this machine by name: the server of other tests may be asked while one test
+has a failing one for everybody."""
+
 FORGOTTEN_SECONDS: Final = 300.0
 """How long an expired stream is told from one that never was."""
 
@@ -44,7 +48,9 @@ class Streams:
         self._key = secrets.token_bytes(32)
         self._open: dict[int, Stream] = {}
         self._expired: dict[int, float] = {}
-        self._anchor = apsw.Connection(path)  # keeps the log, so that streams end at little cost
+        self._anchor = apsw.Connection(
+            path, vfs=DISK
+        )  # keeps the log, so that streams end at little cost
         self._anchor.execute("PRAGMA journal_mode = WAL").fetchall()
         self._anchor.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # opens the log
         self._shared = self._new(0) if manners.shares_connection else None
@@ -103,7 +109,7 @@ class Streams:
             return len(self._open)
 
     def _new(self, number: int) -> Stream:
-        connection = apsw.Connection(self._path)
+        connection = apsw.Connection(self._path, vfs=DISK)
         connection.execute("PRAGMA synchronous = NORMAL").fetchall()
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, ROW_BYTES_MAX)
         stream = Stream(number, connection, self._manners, self._writers)

@@ -81,8 +81,8 @@ async def test_a_broker_ends_although_its_database_is_silent(
                     broker.signal(signal.SIGTERM)
                     code = await trio.to_thread.run_sync(broker.ended)
         said = "\n".join(broker.err.to_the_end())
-    assert code == 1, said
-    assert "cut=1" in said
+    # Its grace and the patience of the send end in the same moment: whoever is first.
+    assert (code, "cut=1" in said, "cut=0" in said) in ((1, True, False), (0, False, True)), said
 
 
 async def test_a_program_ends_although_its_database_is_silent(server: HranaServer) -> None:
@@ -98,7 +98,8 @@ async def test_a_program_ends_although_its_database_is_silent(server: HranaServe
         async with (
             in_time(),
             trio.open_nursery() as nursery,
-            mq.open_embedded(server.dsn) as q,
+            # A pass in the same group would make two requests of it, and the first commits nothing.
+            mq.open_embedded(server.dsn, background=False) as q,
         ):
             await q.create_queue("q")
             nursery.start_soon(send, q)

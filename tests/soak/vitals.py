@@ -18,8 +18,9 @@ LOG_BYTES_MAX = 2 * limits.LOG_PAGES_MAX * 4096
 
 @dataclass(frozen=True)
 class Vitals:
-    """One look. Sums over the broker's processes."""
+    """One look. Sums over the broker's processes, of which there were so many."""
 
+    processes: int
     resident: int
     descriptors: int
     """Without sockets."""
@@ -31,23 +32,26 @@ class Vitals:
     @staticmethod
     def of(pids: list[int], store: Path, messages: int) -> Vitals:
         """What is so now; a process that ended in between counts nothing."""
-        resident = descriptors = sockets = 0
+        processes = resident = descriptors = sockets = 0
         for pid in pids:
             try:
                 pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
                 kinds = _kinds(pid)
             except (FileNotFoundError, ProcessLookupError):
                 continue
+            processes += pages > 0  # one that has ended, and was not waited for, has none
             resident += pages * 4096
             sockets += kinds["socket"]
             descriptors += kinds.total() - kinds["socket"]
         log = store.with_name(f"{store.name}-wal")
         log_bytes = log.stat().st_size if log.exists() else 0
-        return Vitals(resident, descriptors, sockets, log_bytes, store.stat().st_size, messages)
+        file_bytes = store.stat().st_size
+        return Vitals(processes, resident, descriptors, sockets, log_bytes, file_bytes, messages)
 
     def __str__(self) -> str:
         return (
-            f"resident {self.resident / MB:.0f} MB, {self.descriptors} descriptors,"
+            f"{self.processes} processes, resident {self.resident / MB:.0f} MB,"
+            f" {self.descriptors} descriptors,"
             f" {self.sockets} sockets,"
             f" log {self.log_bytes / MB:.1f} MB, file {self.file_bytes / MB:.1f} MB,"
             f" {self.messages} messages"
@@ -70,8 +74,10 @@ def growth(seen: list[Vitals], sockets_max: int) -> list[str]:
     The first third fills caches and the file. A tenth and some megabytes is noise; a leak that
     matters in a week is more than that in the ten minutes between two thirds' middles.
     """
-    third = len(seen) // 3
-    middle, end = seen[third : 2 * third], seen[2 * third :]
+    most = max((each.processes for each in seen), default=0)
+    whole = [each for each in seen if each.processes == most]  # a killed worker takes nothing
+    third = len(whole) // 3
+    middle, end = whole[third : 2 * third], whole[2 * third :]
     found = [
         f"the log had {each.log_bytes} bytes" for each in seen if each.log_bytes > LOG_BYTES_MAX
     ]
