@@ -107,9 +107,10 @@ async def _break(q: mq.Embedded) -> None:
         await q.send("q", [b"x"])
 
 
-async def test_closing_twice_or_unused_does_nothing() -> None:
-    thread = StorageThread()
+async def test_it_may_be_closed_unused_and_twice_and_used_again() -> None:
+    before, thread = _storage_threads(), StorageThread()
     thread.close()
-    await thread.run(int)
+    assert await thread.run(int) == 0
     thread.close()
     thread.close()
+    assert _storage_threads() == before
