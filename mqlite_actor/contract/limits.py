@@ -113,9 +113,9 @@ INLINE_PAUSE_SECONDS: Final = 0.1
 """A broker runs groups up to this size in its trio thread, about 5 ms of work (ruling R44). After
 one that took longer they go to the storage thread for the pause."""
 
-INLINE_TURNS: Final = 8
-"""Commands that one caller may have run in its own turn, one after the other, before everybody else
-gets one: some two milliseconds."""
+INLINE_TURNS: Final = 32
+"""Commands that one caller may have run in its own turn, one after the other, before the actor gets
+one: some three milliseconds."""
 
 MAILBOX_COMMANDS_MAX: Final = 10_000
 MAILBOX_BYTES_MAX: Final = 128 * MIB

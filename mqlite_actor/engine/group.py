@@ -186,7 +186,8 @@ def _answers(
     run = table.runs.get(kind)
     answers: Sequence[Any] = ()
     if run is not None:
-        alike = list(takewhile(lambda each: type(each) is kind, waiting))
+        is_lone = len(waiting) == 1
+        alike = waiting if is_lone else list(takewhile(lambda each: type(each) is kind, waiting))
         answers = run(tx, alike, clock.now_ms())
     if not answers:
         try:

@@ -33,6 +33,9 @@ def widened(sql: str) -> str | None:
 
 def write_many(connection: apsw.Connection, sql: str, rows: Sequence[tuple[Value, ...]]) -> None:
     """Run a statement that returns nothing once for each row of arguments."""
+    if len(rows) == 1:
+        connection.execute(sql, rows[0]).fetchall()
+        return
     whole = len(rows) - len(rows) % BLOCK_ROWS
     wide = widened(sql) if whole else None
     if wide is not None:

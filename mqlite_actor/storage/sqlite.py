@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final, TypeVar
 
 import apsw
@@ -48,9 +47,9 @@ class SqliteStore:
     """
 
     __slots__ = (
-        "_beside", "_checkpointer", "_guard", "_is_near", "_lock", "_looked_at", "_page_bytes",
-        "_readers", "_synchronous", "complaint", "connection", "healthy", "is_short", "leaves_log",
-        "ledger", "log_pages", "path", "user_sql",
+        "_beside", "_checkpointer", "_guard", "_is_near", "_is_patient", "_lock", "_looked_at",
+        "_page_bytes", "_readers", "_synchronous", "complaint", "connection", "healthy", "is_short",
+        "leaves_log", "ledger", "log_pages", "path", "user_sql",
     )  # fmt: skip
 
     def __init__(self, path: str, synchronous: int, lock: files.FileLock | None) -> None:
@@ -69,6 +68,7 @@ class SqliteStore:
         self._checkpointer: apsw.Connection | None = None
         self._guard = None if path == files.MEMORY else FileGuard(path)
         self._readers = Readers(lambda: Reader(connect_reader(path)))
+        self._is_patient = True  # as its connection is made
         self.connection = self._connect()
         self.user_sql = UserSql(self.connection)
         self._page_bytes: int = self.connection.pragma("page_size")
@@ -136,16 +136,18 @@ class SqliteStore:
         """Start a write transaction; BusyError when a foreign lock outlasts BUSY_MS, or at once if
         not patient."""
         database.read_last_seq(self.run, self.ledger)
-        if is_patient:
-            self.connection.execute("BEGIN IMMEDIATE")
-        else:
-            self.connection.set_busy_timeout(0)
-            try:
-                self.connection.execute("BEGIN IMMEDIATE")
-            finally:
-                self.connection.set_busy_timeout(limits.BUSY_MS)
-        write_many = partial(blocks.write_many, self.connection)
-        return Transaction(self.run, self.run_many, self.ledger, write_many=write_many)
+        self._be_patient(is_patient)
+        self.connection.execute("BEGIN IMMEDIATE")
+        return Transaction(self.run, self.run_many, self.ledger, write_many=self._write_many)
+
+    def _be_patient(self, is_patient: bool) -> None:  # noqa: FBT001  # its only word
+        """Whether to wait for a foreign lock from now on; asked of SQLite only when it changes."""
+        if is_patient is not self._is_patient:
+            self.connection.set_busy_timeout(limits.BUSY_MS if is_patient else 0)
+            self._is_patient = is_patient
+
+    def _write_many(self, sql: str, arguments: Sequence[tuple[Value, ...]]) -> None:
+        blocks.write_many(self.connection, sql, arguments)
 
     def commit(self) -> None:
         """COMMIT. Raises SQLite's own error, or FileReplaced when it went into a log that is gone:
@@ -267,6 +269,7 @@ class SqliteStore:
             return False
         finally:
             self.connection.set_busy_timeout(limits.BUSY_MS)
+            self._is_patient = True
         self.log_pages = 0
         return True
 
@@ -275,6 +278,7 @@ class SqliteStore:
 
         Every result row of the pragma frees one page, so it has to be read to its end.
         """
+        self._be_patient(True)
         self.connection.execute(f"PRAGMA incremental_vacuum({int(pages)})").fetchall()
         return self.free_pages()
 
@@ -285,6 +289,7 @@ class SqliteStore:
 
     def vacuum(self) -> None:
         """Write the file anew without free pages; needs as much room again."""
+        self._be_patient(True)
         self.connection.execute("VACUUM").fetchall()
         self.truncate_log()
 
@@ -332,6 +337,7 @@ class SqliteStore:
 
     def _connect(self) -> apsw.Connection:
         connection = connect(self.path, self._synchronous)
+        self._is_patient = True
         try:
             schema.establish(connection)
             if self._guard is not None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from mqlite_actor.contract import ext, wire
 from mqlite_actor.contract.calls import Call
-from mqlite_broker.logs import Field, Plain, access, access_line, shown
+from mqlite_broker.logs import Names, Values, access, access_line, shown
 
 READ: Final[dict[str, Callable[[Any], str | int]]] = {
     "queue": attrgetter("queue"),
@@ -58,24 +58,26 @@ FIELDS: Final[dict[type[Any], tuple[str, ...]]] = {
 
 
 _ROWS: Final = {
-    kind: tuple((SHOWN_AS.get(name, name), READ[name]) for name in names)
+    kind: (tuple(SHOWN_AS.get(name, name) for name in names), tuple(READ[name] for name in names))
     for kind, names in FIELDS.items()
 }
+_NO_ROW: Final[tuple[Names, tuple[Callable[[Any], str | int], ...]]] = ((), ())
 
 SENDS: Final = frozenset({wire.SendRequest, ext.SendResultRequest})
 
 
-def describe(request: Any, reply: Any) -> list[Field]:  # noqa: ANN401  # any request, any response
-    """The fields of one decoded request and, if there is one, its reply."""
+def describe(request: Any, reply: Any) -> tuple[Names, list[str | int]]:  # noqa: ANN401  # any pair
+    """The fields of one decoded request and, if there is one, its reply: names and values."""
     kind = type(request)
-    fields: list[Field] = [(name, read(request)) for name, read in _ROWS.get(kind, ())]
+    names, readers = _ROWS.get(kind, _NO_ROW)
+    values = [read(request) for read in readers]
     if kind in SENDS and len(request.messages) == 1:
         message_id = request.messages[0].message_id
         if message_id:
-            fields.append(("msg_id", message_id))
+            names, values = (*names, "msg_id"), [*values, message_id]
     if type(reply) is wire.MessagesResponse:
-        fields.append(("msgs", len(reply.messages)))
-    return fields
+        names, values = (*names, "msgs"), [*values, len(reply.messages)]
+    return names, values
 
 
 class Entry:
@@ -97,12 +99,11 @@ class Entry:
         level = self._level(status)
         if not access.isEnabledFor(level):
             return
-        fields = describe(self.request, self.reply)
-        fields.insert(0, ("status", status))
+        names, found = describe(self.request, self.reply)
+        values: Values = [status, *found, ended - self.started]
         if self.code:
-            fields.append(("code", self.code))
-        fields.append(("dur", Plain(f"{(ended - self.started) * 1e3:.3f}ms")))
-        access_line(level, shown(self.name), fields)
+            names, values = (*names, "code"), [status, *found, self.code, ended - self.started]
+        access_line(level, shown(self.name), ("status", *names, "dur"), values)
 
     def _level(self, status: int) -> int:
         if status >= 500:  # classes of HTTP status

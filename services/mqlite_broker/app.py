@@ -34,7 +34,9 @@ class BrokerApp(DoorApp):
         async def body() -> bytes:
             return await _body(current)
 
-        return _response(await self.rpc.answer(_question(current), body))
+        reply, log = await self.rpc.answer(_question(current), body)
+        log()
+        return _response(reply)
 
 
 def _question(current: Request) -> Question:

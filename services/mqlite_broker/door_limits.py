@@ -54,6 +54,28 @@ HANDBACK_SECONDS: Final = 2.0
 """Giving an undelivered batch back is one short transaction; with `grace_seconds` and this a stop
 stays bounded even when the engine does not answer any more."""
 
+POLL_SECONDS: Final = 100e-6
+"""How long the lane stays awake for a lone client: what it takes to send the next request, twice.
+Nobody else is held up for longer than by a small commit."""
+
+POLL_AFTER: Final = 8
+"""Requests in a row that came back soon, before it does."""
+
+POLL_SOON_SECONDS: Final = 200e-6
+"""From an answer to the next request of a client that did not pause, sleeping and waking
+included."""
+
+POLL_GAP_SECONDS: Final = 50e-6
+"""Between two looks a microsecond or two pass; after a gap like this somebody else had the
+processor, who needs it."""
+
+POLL_HITS: Final = 16
+"""After so many looks that found something, one in vain is an exception."""
+
+POLL_PAUSE_SECONDS: Final = 2e-3
+POLL_PAUSE_SECONDS_MAX: Final = 1.0
+"""Without looks, after one in vain; doubled while they follow each other."""
+
 BODY_LATE: Final = "the body did not arrive in the time that there is for it"
 NO_ROOM: Final = "too many large requests are being read"
 """What the 408 and the 503 of either door say."""
@@ -105,6 +127,10 @@ class DoorLimits:
     ingress_bytes_max: int = 4 * REQUEST_BYTES_MAX
     """Bodies being read or worked on, over all connections (design.md ruling R50): four of the
     largest requests at once, half the memory of a small container."""
+
+    poll_seconds: float = 0.0
+    """How long the lane may stay awake for a client that asks again at once (`lane_poll.py`); 0 in
+    a process that has other work, or one processor."""
 
     def __post_init__(self) -> None:
         assert self.connections_max > 0

@@ -49,6 +49,7 @@ async def host(
     *,
     tls: ssl.SSLContext | None,
     stopping: trio.Event,
+    poll_seconds: float = 0.0,
     task_status: trio.TaskStatus[Base] = trio.TASK_STATUS_IGNORED,
 ) -> int:
     """Serve until `stopping` is set; how many requests were cut then. Started with the base address
@@ -67,7 +68,9 @@ async def host(
             cut = await serve_door(
                 app,
                 listeners,
-                limits=DoorLimits(connections_max=app.settings.connections_max),
+                limits=DoorLimits(
+                    connections_max=app.settings.connections_max, poll_seconds=poll_seconds
+                ),
                 tls=tls,
                 rpc=app.rpc if has_lane else None,
                 stopping=stopping,

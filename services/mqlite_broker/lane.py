@@ -23,6 +23,7 @@ from mqlite_broker.door_app import log
 from mqlite_broker.door_state import Doorway, Guests
 from mqlite_broker.lane_connection import LaneConnection
 from mqlite_broker.lane_head import Plans
+from mqlite_broker.lane_poll import BusyPoll
 from mqlite_broker.lane_watch import Watch
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Lane:
 
     __slots__ = (
         "_doorway", "_guests", "_handle", "_heads", "_second", "ingress", "limits", "now", "plans",
-        "rpc", "stirred", "stopping", "watch",
+        "poll", "rpc", "stirred", "stopping", "watch",
     )  # fmt: skip
 
     def __init__(self, rpc: Rpc, doorway: Doorway, guests: Guests, handle: Handle) -> None:
@@ -52,6 +53,7 @@ class Lane:
         self.stopping = doorway.stopping
         self.stirred = doorway.stirred
         self.watch = Watch()
+        self.poll = BusyPoll(doorway.limits.poll_seconds)
         self.now = trio.current_time
         self._guests = guests
         self._handle = handle

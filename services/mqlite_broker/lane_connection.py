@@ -28,7 +28,7 @@ from mqlite_broker.door_limits import (
 from mqlite_broker.door_state import Phase
 from mqlite_broker.lane_body import LateBody
 from mqlite_broker.lane_head import HEAD_END, Plan, may_become_ours
-from mqlite_broker.rpc import Reply
+from mqlite_broker.rpc import Log, Reply
 
 if TYPE_CHECKING:
     from mqlite_broker.lane import Lane
@@ -132,6 +132,8 @@ class LaneConnection:
             self._is_closed = True
             self.phase = Phase.OVER
             self._lane.watch.remove(self._descriptor)
+            if self._lane.poll.holder is self:
+                self._lane.poll.hold(None)
             trio.lowlevel.notify_closing(self._descriptor)
             self._sock.close()
 
@@ -162,12 +164,17 @@ class LaneConnection:
 
     async def _converse(self) -> bytes | None:
         buffer = b""
+        poll = self._lane.poll
         while True:
             end = buffer.find(HEAD_END) + len(HEAD_END)
             if end < len(HEAD_END):
                 if not may_become_ours(buffer):
                     return buffer
-                data = await self.receive()
+                if poll.holder is self:
+                    data = await self._receive_soon()
+                else:
+                    poll.hold(self)
+                    data = await self.receive()
                 if not data:
                     return None
                 if self.phase is Phase.IDLE:
@@ -203,10 +210,10 @@ class LaneConnection:
             body, self._rest = data[: plan.length], data[plan.length :]
         self.phase, self.due = Phase.ANSWER, math.inf
         self._is_calling = True
-        reply = await self._lane.rpc.answer(plan.question, body)
+        reply, log = await self._lane.rpc.answer(plan.question, body)
         self._is_calling = False
         is_last = plan.is_last or self._lane.stopping.is_set()
-        if not await self._reply(reply, is_last=is_last):
+        if not await self._reply(reply, log, is_last=is_last):
             return False
         if is_last:
             await self._finish(is_sending=bool(self._rest))
@@ -218,7 +225,7 @@ class LaneConnection:
         body = LateBody(self, plan.length, data, self._lane)
         self._enter(Phase.BODY, self._lane.limits.body_seconds)
         try:
-            reply = await self._lane.rpc.answer(plan.question, body.read)
+            reply, log = await self._lane.rpc.answer(plan.question, body.read)
             self._is_calling = False
             is_last = (
                 plan.is_last
@@ -226,7 +233,7 @@ class LaneConnection:
                 or body.has_failed
                 or body.missing > BODY_REST_BYTES
             )
-            if not await self._reply(reply, is_last=is_last):
+            if not await self._reply(reply, log, is_last=is_last):
                 return False
         finally:
             body.end()
@@ -248,6 +255,22 @@ class LaneConnection:
                 continue
             except OSError:
                 return b""
+
+    async def _receive_soon(self) -> bytes:
+        """As `receive`, for a connection that was served last: perhaps by staying awake for it."""
+        poll = self._lane.poll
+        if poll.is_due:
+            await trio.lowlevel.checkpoint()  # whoever else has work comes first
+            if poll.holder is self:
+                data = poll.look(self._sock)
+                if data is not None:
+                    return data
+        if not poll.seconds:
+            return await self.receive()
+        began = poll.now()
+        data = await self.receive()
+        poll.returned(poll.now() - began)
+        return data
 
     def has_all(self, rest: bytes) -> None:
         """The body is complete; `rest` came behind it. From now on the call can be cancelled."""
@@ -282,11 +305,15 @@ class LaneConnection:
 
     # -- answers -----------------------------------------------------------------------------------
 
-    async def _reply(self, reply: Reply, *, is_last: bool) -> bool:
-        """Write an answer, or take back what it held; false when it was not wholly written."""
+    async def _reply(self, reply: Reply, log: Log, *, is_last: bool) -> bool:
+        """Write an answer, or take back what it held; false when it was not wholly written.
+
+        Its line in the log is made while the client already reads.
+        """
         if reply.undelivered is not None:
             self._lane.watch.look()
             if self.is_leaving or self._is_closed:
+                log()
                 await hand_back(reply.undelivered, begun=False)
                 return False
         data = self._lane.head(reply, is_last=is_last) + reply.body
@@ -296,6 +323,7 @@ class LaneConnection:
             sent = 0
         except OSError:
             sent = -1
+        log()
         if sent == len(data) or (sent >= 0 and await self._write(memoryview(data)[sent:])):
             return True
         if reply.undelivered is not None:

@@ -46,19 +46,17 @@ PIPE_BYTES: Final[int] = getattr(select, "PIPE_BUF", 512)
 CLOCK: Final = SystemClock()
 
 
-class Plain(str):
-    """A text that needs no look before it stands in a line: made by us, of plain characters."""
-
-    __slots__ = ()
-
-
 access = logging.getLogger("mqlite.access")
 _root = logging.getLogger("mqlite")
 
-Form = Callable[[int, int, str, Sequence[Field], str], str]
+Names = tuple[str, ...]
+Values = Sequence[str | int | float]
+"""A float is a time in seconds, and shown in milliseconds."""
+
+Form = Callable[[int, int, str, Names, Values, str], str]
 """Instant in ms, level, text, fields and traceback ("" for none) to a line."""
 
-Gathered = str | tuple[int, int, str, Sequence[Field], str]
+Gathered = str | tuple[int, int, str, Names, Values, str]
 """A line, or what its form makes it of."""
 
 
@@ -77,17 +75,17 @@ class Lines(logging.Handler):
         """Write a record at once, behind what was gathered."""
         try:
             error = _traceback(record)
-            fields = getattr(record, "fields", ())
+            names, values = getattr(record, "fields", ((), ()))
             at_ms = round(record.created * 1000)
-            text = self._form(at_ms, record.levelno, record.getMessage(), fields, error)
+            text = self._form(at_ms, record.levelno, record.getMessage(), names, values, error)
         except Exception:  # noqa: BLE001  # logging's rule: a bad line does not hurt its caller
             self.handleError(record)
             return
         self._put(text, may_wait=False)
 
-    def add(self, level: int, text: str, fields: Sequence[Field]) -> None:
+    def add(self, level: int, text: str, names: Names, values: Values) -> None:
         """A line that may wait for others; it is made when they leave, many at a time."""
-        self._put((CLOCK.now_ms(), level, text, fields, ""), may_wait=self._is_gathering)
+        self._put((CLOCK.now_ms(), level, text, names, values, ""), may_wait=self._is_gathering)
 
     def flush(self) -> None:
         """Write what was gathered. A log that nobody can read stops nobody."""
@@ -145,23 +143,22 @@ def set_up(level: str, form: str) -> Lines:
 
 def line(log: logging.Logger, level: int, text: str, *fields: Field) -> None:
     """One line: a fixed text and its fields."""
-    log.log(level, "%s", text, extra={"fields": fields})
+    names, values = tuple(name for name, _ in fields), [value for _, value in fields]
+    log.log(level, "%s", text, extra={"fields": (names, values)})
 
 
-def access_line(level: int, text: str, fields: Sequence[Field]) -> None:
+def access_line(level: int, text: str, names: Names, values: Values) -> None:
     """A line of the access log. A plain one takes a short way past `logging`'s records."""
     if level < logging.WARNING:
         for handler in _root.handlers:
             if isinstance(handler, Lines):
-                handler.add(level, text, fields)
+                handler.add(level, text, names, values)
                 return
-    line(access, level, text, *fields)
+    access.log(level, "%s", text, extra={"fields": (names, values)})
 
 
-def shown(value: str | int) -> str:
-    """A value as it stands in a text line."""
-    if isinstance(value, int):
-        return str(value)
+def shown(value: str) -> str:
+    """A text as it stands in a text line."""
     return _shown(value) if len(value) <= TEXT_CHARACTERS else _quoted(clipped(value))
 
 
@@ -186,29 +183,46 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _text_line(at_ms: int, level: int, text: str, fields: Sequence[Field], error: str) -> str:
+def _text_line(at_ms: int, level: int, text: str, names: Names, values: Values, error: str) -> str:
     second, rest = divmod(at_ms, 1000)
-    found = f"{_local(second)}.{rest:03d} {_WORD_OF.get(level, 'INFO')} {printable(text)}"
-    for name, value in fields:
-        kind = type(value)
-        if kind is str:
-            found += f" {name}={shown(value)}"
-        else:
-            found += f" {name}={value}"
-    return f"{found}\n{error}\n" if error else f"{found}\n"
+    made = [value if type(value) is int else _text_of(value) for value in values]
+    found = _template(level, text, names) % (_local(second), rest, *made)
+    return f"{found}{error}\n" if error else found
 
 
-def _json_line(at_ms: int, level: int, text: str, fields: Sequence[Field], error: str) -> str:
+@lru_cache(maxsize=256)  # calls by how they end come again; at most 256 short texts
+def _template(level: int, text: str, names: Names) -> str:
+    beginning = f"{_WORD_OF.get(level, 'INFO')} {printable(text)}".replace("%", "%%")
+    return f"%s.%03d {beginning}{''.join(f' {name}=%s' for name in names)}\n"
+
+
+def _text_of(value: str | float) -> str:
+    if isinstance(value, str):
+        return shown(value)
+    return str(int(value)) if isinstance(value, int) else _milliseconds(value)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f}ms"
+
+
+def _json_line(at_ms: int, level: int, text: str, names: Names, values: Values, error: str) -> str:
     stamp = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
     entry: dict[str, str | int] = {
         "at": stamp.isoformat(timespec="milliseconds"),
         "level": _WORD_OF.get(level, "INFO").lower(),
         "text": text,
-        **{name: clipped(v) if isinstance(v, str) else v for name, v in fields},
+        **{name: _json_of(value) for name, value in zip(names, values, strict=True)},
     }
     if error:
         entry["error"] = error
     return json.dumps(entry) + "\n"
+
+
+def _json_of(value: str | float) -> str | int:
+    if isinstance(value, str):
+        return clipped(value)
+    return value if isinstance(value, int) else _milliseconds(value)
 
 
 def _traceback(record: logging.LogRecord) -> str:

@@ -97,6 +97,14 @@ class BodyRefused(Exception):
         self.reason = reason
 
 
+Log = Callable[[], None]
+"""Writes a request's line into the log."""
+
+
+def _unlogged() -> None:
+    """Of a request that deserves no line."""
+
+
 Body = Callable[[], Awaitable[bytes]]
 """Reads the body when it is asked for, hence after credential and route; raises BodyRefused."""
 
@@ -151,14 +159,15 @@ class Rpc:
 
     # -- the frame around every request ------------------------------------------------------------
 
-    async def answer(self, question: Question, body: bytes | Body) -> Reply:
-        """The reply to one request; never raises an error, only passes a cancellation on.
+    async def answer(self, question: Question, body: bytes | Body) -> tuple[Reply, Log]:
+        """The reply to one request, and what logs it: to be called once, as soon as the reply was
+        offered to the client. Never raises an error, only passes a cancellation on.
 
         Cancelled, what the call did stays as the engine leaves it, and the request is counted and
         logged as canceled.
         """
         if question.method == "OPTIONS" and self._cors:
-            return self._preflight(question.path)
+            return self._preflight(question.path), _unlogged
         call = self._calls.get(question.path)
         name = question.path.removeprefix(PREFIX) if call is None else call.name
         entry = Entry(name, call, trio.current_time())
@@ -171,21 +180,20 @@ class Rpc:
             reply = self._failure(entry, error.status, cls.code, error.reason)
         except trio.Cancelled:
             entry.code = Canceled.code
-            self._note(entry, Canceled.http_status)
+            self._count(entry, Canceled.http_status)()
             raise
         except Exception:  # noqa: BLE001  # logged, and the broker serves on (faults B96)
             _log.exception("a request failed unexpectedly: %s", entry.name)
             text = "internal error; the log has the cause"
             reply = self._failure(entry, Internal.http_status, Internal.code, text)
-        self._note(entry, reply.status)
-        return reply
+        return reply, self._count(entry, reply.status)
 
-    def _note(self, entry: Entry, status: int) -> None:
-        """Count and log a finished request."""
+    def _count(self, entry: Entry, status: int) -> Log:
+        """Count a finished request, so that whoever asks next reads it; what logs it."""
         ended = trio.current_time()
         if entry.call is not None:
             self.traffic.count(entry.call.name, entry.code or "ok", status, ended - entry.started)
-        entry.write(status, ended)
+        return partial(entry.write, status, ended)
 
     def _preflight(self, path: str) -> Reply:
         if path == "*":  # of the server as a whole: no page asks that

@@ -33,7 +33,7 @@ from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.sweeper import Retention
 from mqlite_actor.sdk.address import parse_store
 from mqlite_actor.version import __version__
-from mqlite_broker import collector, descriptors, hosting, logs, tls, tokens, ui
+from mqlite_broker import collector, descriptors, hosting, lane_poll, logs, tls, tokens, ui
 from mqlite_broker.app import BrokerApp
 from mqlite_broker.link_socket import link_listener, serve_local
 from mqlite_broker.settings import Settings
@@ -152,7 +152,12 @@ async def _by_itself(
         async def host(task_status: trio.TaskStatus[hosting.Base]) -> None:
             nonlocal cut
             cut = await hosting.host(
-                app, listeners, tls=context, stopping=stopping.asked, task_status=task_status
+                app,
+                listeners,
+                tls=context,
+                stopping=stopping.asked,
+                poll_seconds=lane_poll.fitting_seconds(),
+                task_status=task_status,
             )
 
         _announce_ready(app.settings, await nursery.start(host))

@@ -247,7 +247,9 @@ async def test_a_fault_of_ours_in_a_lone_turn_ends_the_engine_with_its_cause(pat
     told: list[Exception] = []
 
     async def use() -> None:
-        async with open_engine(f"file:{path}", EngineOptions(inline=True)) as engine:
+        async with open_engine(
+            f"file:{path}", EngineOptions(inline=True, background=False)
+        ) as engine:
             await create(engine, "q")
             await engine.call(sending("q", b"x"))
             engine._actor._ran = broken
