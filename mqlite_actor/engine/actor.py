@@ -81,8 +81,7 @@ class Actor:
         if job.task is self._lone and mailbox.is_asleep and self._may_run_at_once(job):
             await trio.lowlevel.checkpoint_if_cancelled()
             if self._ran_at_once(job):
-                assert job.answer is not None
-                return job.answer.unwrap()
+                return job.taken().unwrap()
         # Trio asks `withdraw` at once if the caller is cancelled already: then it did not run.
         withdraw = partial(self._withdraw, job)
         if mailbox.has_room(job.weight):
@@ -94,7 +93,7 @@ class Actor:
                 await trio.lowlevel.wait_task_rescheduled(withdraw)
         if job.answer is None:
             raise Unavailable(f"{len(mailbox)} commands wait for the writer; repeat after a pause")
-        return job.answer.unwrap()
+        return job.taken().unwrap()
 
     def _may_run_at_once(self, job: Job) -> bool:
         self._turns += 1

@@ -195,7 +195,8 @@ def _answers(
         except CallerError as refusal:
             if store.changes != changes:
                 raise  # a refusal after a write: only a rollback makes it true
-            answers = (refusal,)
+            # Where it was raised is nobody's business, and would hold this frame, which holds it.
+            answers = (refusal.with_traceback(None),)
     seconds = (perf_counter() - began_at) / len(answers)
     operation = "read" if store.changes == changes else "write"
     refusals = [each for each in answers if isinstance(each, CallerError)]

@@ -52,6 +52,13 @@ class Job(msgspec.Struct, eq=False):
     has_waited: bool = False
     """Parked before, so its place is in front of newer ones."""
 
+    def taken(self) -> Answer:
+        """The answer, out of it. An error that is raised holds its caller's frame, and that the
+        job: one that stayed in here would keep all three until the collector comes."""
+        answer, self.answer = self.answer, None
+        assert answer is not None
+        return answer
+
 
 class Mailbox:
     """FIFO of jobs; woken receives come in at the front."""

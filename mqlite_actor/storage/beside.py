@@ -15,7 +15,13 @@ from typing import TypeVar
 import apsw
 
 from mqlite_actor.contract import limits
-from mqlite_actor.contract.errors import CallerError, OpenError, StorageFailed, Unavailable
+from mqlite_actor.contract.errors import (
+    CallerError,
+    MqliteError,
+    OpenError,
+    StorageFailed,
+    Unavailable,
+)
 from mqlite_actor.storage import files
 from mqlite_actor.storage.connection import check_sqlite, connect_outsider
 from mqlite_actor.storage.failures import mapped
@@ -44,9 +50,10 @@ def look_through(
         check()
         is_sound = True
     except Exception as error:
-        failure = mapped(error)
-        is_sound = not isinstance(failure, StorageFailed)
-        raise failure from error
+        is_sound = not isinstance(mapped(error), StorageFailed)
+        if isinstance(error, MqliteError):
+            raise  # no error is its own cause, or held by the frame that it holds: it would stay
+        raise mapped(error) from error
     finally:
         readers.give_back(reader, is_sound=is_sound)
     return found

@@ -141,7 +141,7 @@ class Transaction:
     """One open transaction of the writer. Not usable after its commit or rollback."""
 
     __slots__ = (
-        "_deltas", "_removes", "deleted", "dues", "events", "expect", "filter_failures", "later",
+        "_deltas", "_later", "_removes", "deleted", "dues", "events", "expect", "filter_failures",
         "ledger", "random", "run", "run_many", "wakes", "write", "write_many",
     )  # fmt: skip
 
@@ -162,7 +162,7 @@ class Transaction:
         self.run_many = run_many  # one text with many rows of arguments; the rows of all, in order
         self.write = write or run  # as `run`, where nobody needs the rows
         self.write_many = write_many or run_many
-        self.later = later or self._at_once  # as `run`, where only what is told waits for the rows
+        self._later = later
         # Says what will probably be run next, as one set: it may be asked with what is run now.
         # Only for what this verb's own writes before that do not change.
         self.expect = expect or _needless
@@ -291,9 +291,15 @@ class Transaction:
         for task, at_ms in other.dues.items():
             self.due(task, at_ms)
 
-    def _at_once(
+    def later(
         self, statements: Sequence[Statement], told: Told, recall: Recall | None = None
     ) -> None:
+        """As `run`, where only what is told waits for the rows; at once, if no store says when."""
+        # A method that asks, and no bound one that is kept: one is made per group, and would hold
+        # itself until the collector comes.
+        if self._later is not None:
+            self._later(statements, told, recall)
+            return
         assert recall is None, "only for a store that keeps what is written later"
         told(self.run(statements))
 
