@@ -34,27 +34,19 @@ TESTS   ?=
 lowest:
 	WORKERS=$(WORKERS) .ci/lowest $(TESTS)
 
-# A test that takes longer than five minutes hangs in `make test`, and is at work here.
-PROOF := MQLITE_PROOF=$(abspath $(VENV))/proof.jsonl $(BIN)/pytest -o faulthandler_timeout=10000
-
-# The same tests that CI runs a slice of, long: some hours. Each prints the seed that repeats it.
+# The same tests that CI runs a slice of, long: about an hour on two cores. Each prints the seed that
+# repeats it. A layer that has passed on this very product is not run again; AGAIN=1 runs all of them,
+# LAYERS="power crashes" some. Their tests and sizes stand in tests/proof.py.
+LAYERS  ?=
+AGAIN   ?=
 proof: $(VENV)/.installed-test
-	$(call layer,simulation,MQLITE_SIMULATION_SEEDS=10000 MQLITE_SIMULATION_SWEEPS=100 $(PROOF) -n $(WORKERS) tests/simulation)
-	$(call layer,faults,MQLITE_FAULTS=10000 $(PROOF) -n $(WORKERS) tests/engine/test_group_faults.py)
-	$(call layer,fuzz,MQLITE_DAMAGES=20000 MQLITE_CLI_FUZZ=20000 MQLITE_FUZZ_EXAMPLES=50000 $(PROOF) -n $(WORKERS) tests/storage/test_damaged.py tests/services/test_cli_fuzz.py tests/sdk/test_address_fuzz.py tests/contract/test_fuzz.py tests/link/test_frames.py)
-	$(call layer,filters,MQLITE_FUZZ_SECONDS=600 $(PROOF) -n $(WORKERS) tests/filters)
-	$(call layer,lane,MQLITE_LANE_FUZZ=50000 $(PROOF) tests/services/test_lane_fuzz.py)
-	$(call layer,model,MQLITE_MODEL_EXAMPLES=5000 $(PROOF) -n $(WORKERS) tests/model)
-	$(call layer,power,MQLITE_POWER_CUTS=50000 MQLITE_POWER_EACH=6 $(PROOF) -n $(WORKERS) tests/power)
-	$(call layer,integrity,MQLITE_INTEGRITY_N=500000 $(PROOF) -n $(WORKERS) tests/conformance/test_integrity.py)
-	$(call layer,remote,MQLITE_REMOTE=all $(PROOF) -n $(WORKERS) tests/conformance -k 'remote or sqld')
-	$(call layer,openapi,MQLITE_OPENAPI_EXAMPLES=300 $(PROOF) -n $(WORKERS) tests/services/test_openapi_answers.py)
-	$(call layer,crashes,MQLITE_CRASH_KILLS=500 MQLITE_CRASH_POINTS=all MQLITE_HISTORY_SECONDS=300 $(PROOF) tests/crash)
+	$(BIN)/python -m tests.proof --workers $(WORKERS) $(if $(AGAIN),--again) $(LAYERS)
 
 # A broker under every kind of load, with workers that are killed: nothing may grow or be lost.
 SOAK    ?= 1200
 soak: $(VENV)/.installed-test
-	MQLITE_SOAK_SECONDS=$(SOAK) $(PROOF) -s tests/soak
+	MQLITE_SOAK_SECONDS=$(SOAK) MQLITE_PROOF=$(abspath $(VENV))/proof.jsonl \
+		$(BIN)/pytest -o faulthandler_timeout=10000 -s tests/soak
 
 # Small wrongs in the program, one at a time: is there a test that notices? About a day; MOST=20 tries
 # a sample of each part, PARTS="engine/group.py" one part.

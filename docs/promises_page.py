@@ -2,10 +2,11 @@
 
     python docs/promises_page.py [FIGURES.jsonl | --check]
 
-Writes docs/reference/promises.md from the catalogue and the marks on the tests, and the table of
+Writes docs/reference/promises.md from the catalogue and the marks on the tests, and the tables of
 figures in docs/conformance.md from docs/proof.json. With the file that `make proof` has written
 (.venv/proof.jsonl), its lines are summed into docs/proof.json first: a suite that ran replaces what
-was known of it, the others keep theirs. Rule: a figure stands here only if a run made it.
+was known of it, the others keep theirs. Rules: a figure stands here only if a run made it, and
+figures of different products are never added.
 With --check it only says which page is stale; tests/house/test_docs.py calls it so.
 """
 
@@ -15,7 +16,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,22 @@ PAGE = ROOT / "docs" / "conformance.md"
 PROMISES_PAGE = ROOT / "docs" / "reference" / "promises.md"
 BEGIN, END = "<!-- figures: python docs/promises_page.py -->", "<!-- end of figures -->"
 
-Suite = dict[str, Any]
+Known = dict[str, dict[str, Any]]
+"""What stands in docs/proof.json of suites, or of the layers of `make proof`, by name."""
 
 
-def summed(lines: Iterable[str]) -> dict[str, Suite]:
-    """Lines of a run by suite: dates, seeds, and what was tried added up."""
-    suites: dict[str, Suite] = {}
-    for line in lines:
-        row = json.loads(line)
-        suite = suites.setdefault(row["suite"], {"date": "", "seeds": [], "tried": {}})
+def summed(rows: Sequence[Mapping[str, Any]]) -> Known:
+    """Rows of a run by suite: date, product, seeds, and what was tried added up. Of a suite that
+    ran on several products, only what was tried on the last of them."""
+    told = [row for row in rows if "suite" in row]
+    products = {row["suite"]: row.get("product", "") for row in told}
+    suites: Known = {}
+    for row in told:
+        if row.get("product", "") != products[row["suite"]]:
+            continue
+        suite = suites.setdefault(
+            row["suite"], {"date": "", "product": row.get("product", ""), "seeds": [], "tried": {}}
+        )
         suite["date"] = max(suite["date"], row["date"])
         if row["seed"] is not None and row["seed"] not in suite["seeds"]:
             suite["seeds"].append(row["seed"])
@@ -47,25 +55,58 @@ def summed(lines: Iterable[str]) -> dict[str, Suite]:
     return suites
 
 
-def figures(suites: dict[str, Suite]) -> str:
+def layers(rows: Sequence[Mapping[str, Any]]) -> Known:
+    """The layers that have passed whole, by name: on which product, with what sizes."""
+    return {
+        row["layer"]: {key: row[key] for key in ("date", "product", "sizes", "seconds")}
+        for row in rows
+        if "sizes" in row
+    }
+
+
+def figures(suites: Known) -> str:
     """The table of what was tried."""
     rows = (
         (
             name,
             ", ".join(f"{number:,} {what}" for what, number in sorted(suite["tried"].items())),
             suite["date"],
+            _short(suite.get("product", "")),
             ", ".join(f"`{seed}`" for seed in suite["seeds"][:4]) or "—",
         )
         for name, suite in sorted(suites.items())
     )
-    return "\n".join(table(("suite", "tried, without a violation", "date", "seeds"), rows))
+    return "\n".join(
+        table(("suite", "tried, without a violation", "date", "product", "seeds"), rows)
+    )
 
 
-def with_figures(page: str, suites: dict[str, Suite]) -> str:
-    """The page about conformance with this table between its marks."""
+def passed(known: Known) -> str:
+    """The table of layers, and how long they took."""
+    rows = (
+        (
+            name,
+            "<br>".join(f"`{key}={value}`" for key, value in sorted(layer["sizes"].items())) or "—",
+            f"{layer['seconds'] / 60:.1f}",
+            _short(layer["product"]),
+        )
+        for name, layer in sorted(known.items())
+    )
+    minutes = sum(layer["seconds"] for layer in known.values()) / 60
+    lines = table(("layer", "sizes", "minutes", "product"), rows)
+    return "\n".join([*lines, "", f"Together {minutes:.0f} minutes." if known else ""]).rstrip()
+
+
+def _short(product: str) -> str:
+    return f"`{product[:8]}`" if product else "—"
+
+
+def with_figures(page: str, known: Mapping[str, Known]) -> str:
+    """The page about conformance with these tables between its marks."""
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
-    return f"{before}{BEGIN}\n\n{figures(suites)}\n\n{END}{after}"
+    tables = f"{figures(known['suites'])}\n\n{passed(known['layers'])}"
+    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
 
 
 def promises() -> Iterator[str]:
@@ -113,12 +154,16 @@ def main(arguments: list[str]) -> int:
         print("usage: python docs/promises_page.py [FIGURES.jsonl | --check]", file=sys.stderr)
         return 2
     is_check = arguments == ["--check"]
-    suites: dict[str, Suite] = json.loads(FIGURES.read_text("utf-8")) if FIGURES.exists() else {}
+    known: dict[str, Known] = json.loads(FIGURES.read_text("utf-8"))
     if arguments and not is_check:
-        suites |= summed(Path(arguments[0]).read_text("utf-8").splitlines())
-        FIGURES.write_text(json.dumps(suites, indent=1, sort_keys=True) + "\n", "utf-8")
+        rows = [json.loads(line) for line in Path(arguments[0]).read_text("utf-8").splitlines()]
+        known = {
+            "suites": known["suites"] | summed(rows),
+            "layers": known["layers"] | layers(rows),
+        }
+        FIGURES.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", "utf-8")
     pages = {
-        PAGE: with_figures(PAGE.read_text("utf-8"), suites),
+        PAGE: with_figures(PAGE.read_text("utf-8"), known),
         PROMISES_PAGE: "\n".join(promises()) + "\n",
     }
     stale = [path for path, text in pages.items() if path.read_text("utf-8") != text]
