@@ -22,6 +22,7 @@ import pytest
 import trio
 
 from tests.conformance.audit import audit_file
+from tests.crash.parts import parts
 from tests.figures import record
 from tests.services.broker_process import BEARER, BrokerProcess, started
 from tests.services.broker_scene import path, raw
@@ -189,9 +190,12 @@ async def drain(client: Client, ledger: Ledger) -> dict[int, str]:
 
 
 @pytest.mark.promise("W119", "E88")
-async def test_what_a_killed_broker_had_answered_is_true_in_the_next(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", parts(KILLS), ids=str)
+async def test_what_a_killed_broker_had_answered_is_true_in_the_next(
+    tmp_path: Path, kills: range
+) -> None:
     ledger = Ledger()
-    for kill in range(KILLS):
+    for kill in kills:
         with started(tmp_path) as broker:
             async with await broker.connect() as client:
                 await call(client, "AdminService/CreateQueue", QUEUE)
@@ -209,7 +213,7 @@ async def test_what_a_killed_broker_had_answered_is_true_in_the_next(tmp_path: P
         broker.stop()
     assert ledger.faults == []
     assert stats["total"] == 0
-    assert len(ledger.completed) >= KILLS * SENDS // 2
+    assert len(ledger.completed) >= len(kills) * SENDS // 2
     assert left.keys().isdisjoint(ledger.completed)
     assert set(ledger.sent) <= left.keys() | ledger.completed.keys(), "an answered send was lost"
     unanswered = [body for seq, body in ledger.bodies.items() if seq not in ledger.sent]
@@ -217,7 +221,7 @@ async def test_what_a_killed_broker_had_answered_is_true_in_the_next(tmp_path: P
     assert len(set(unanswered)) == len(unanswered)
     assert audit_file(tmp_path / "mq.db") == []
     assert integrity(tmp_path / "mq.db") == [("ok",)]
-    record("killed processes", kills=KILLS, messages=len(ledger.sent))
+    record("killed processes", kills=len(kills), messages=len(ledger.sent))
 
 
 def integrity(file: Path) -> list[tuple[Any, ...]]:

@@ -9,17 +9,21 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
+
+import pytest
 
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from tests.conformance.audit import audit_file
 from tests.crash.ext_worker import BATCH, QUEUES, body, sending
+from tests.crash.parts import parts
 from tests.figures import record
 from tests.storage.child import ROOT
+from tests.warm.process import Popen
 
 KILLS = int(os.environ.get("MQLITE_CRASH_KILLS", "6"))
 SEED = int(os.environ.get("MQLITE_CRASH_SEED") or random.SystemRandom().randrange(2**32))
@@ -28,7 +32,7 @@ SEED = int(os.environ.get("MQLITE_CRASH_SEED") or random.SystemRandom().randrang
 def run_and_kill(path: Path, first: int, lines: int) -> int:
     """One life of a worker: until so many sends were acknowledged. The next number to send."""
     command = [sys.executable, "-m", "tests.crash.ext_worker", str(path), str(first)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+    with Popen[bytes](command, cwd=ROOT, stdout=PIPE) as process:
         assert process.stdout is not None
         read, last = 0, first - BATCH
         for line in process.stdout:
@@ -87,15 +91,18 @@ def judge_backups(folder: Path, path: Path) -> int:
     return whole
 
 
-async def test_after_every_kill_each_message_is_there_once_and_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", parts(KILLS), ids=str)
+async def test_after_every_kill_each_message_is_there_once_and_whole(
+    tmp_path: Path, kills: range
+) -> None:
     print(f"MQLITE_CRASH_SEED={SEED}")
-    dice = random.Random(SEED)
+    dice = random.Random(f"{SEED} {kills.start}")
     path = tmp_path / "mq.db"
     following = revision = 0
-    for _ in range(KILLS):
+    for _ in kills:
         following = run_and_kill(path, following, dice.randint(5, 60))
         revision = max(revision, await judge(path, following))
         following += BATCH
     assert judge_backups(tmp_path / "backups", path) > 0
     assert revision > 0
-    record("killed processes", seed=SEED, kills=KILLS, messages=following)
+    record("killed processes", seed=SEED, kills=len(kills), messages=following)

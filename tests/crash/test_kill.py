@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import msgspec
 import pytest
@@ -23,15 +23,14 @@ from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from tests.conformance.audit import audit_file
 from tests.crash.history import Ending, History
+from tests.crash.parts import parts
 from tests.crash.worker import QUEUES, Note
 from tests.figures import record
 from tests.storage.child import ROOT
+from tests.warm.process import Popen
 
 KILLS = int(os.environ.get("MQLITE_CRASH_KILLS", "20"))
 SEED = int(os.environ.get("MQLITE_CRASH_SEED") or random.SystemRandom().randrange(2**32))
-
-KILLS_OF_A_STORE = 20
-"""Then another one, so that a long run costs as much for its last kill as for its first."""
 
 NOTES_MIN, NOTES_MAX = 60, 900
 """Notes of a process before its kill: the first proves that it works, the last is half a second."""
@@ -43,9 +42,7 @@ def run_and_kill(path: Path, history: History, *, synchronous: str, seed: int, n
     """One life of a worker: until so many notes were read, and then what was still in the pipe."""
     command = [sys.executable, "-m", "tests.crash.worker", str(path), synchronous, str(seed)]
     again = "\n".join(history.begin()).encode()
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    with Popen[bytes](command, cwd=ROOT, stdin=PIPE, stdout=PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(again)
@@ -97,16 +94,13 @@ async def is_remembered(engine: Engine, ending: Ending) -> bool:
 
 
 @pytest.mark.promise("E19", "E33", "E60", "E63", "E88", "E107", "E141", "E158")
-def test_twenty_kills_break_no_promise(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", parts(KILLS), ids=str)
+def test_twenty_kills_break_no_promise(tmp_path: Path, kills: range) -> None:
     print(f"MQLITE_CRASH_SEED={SEED} MQLITE_CRASH_KILLS={KILLS}")
-    sent = 0
-    for begun in range(0, KILLS, KILLS_OF_A_STORE):
-        kills = range(begun, min(begun + KILLS_OF_A_STORE, KILLS))
-        history = live_and_die(tmp_path / f"{begun}.db", kills)
-        assert history.deaths == len(kills)
-        assert len(history.gone) > 10 * len(kills)
-        sent += len(history.sent)
-    record("killed processes", seed=SEED, kills=KILLS, messages=sent)
+    history = live_and_die(tmp_path / "q.db", kills)
+    assert history.deaths == len(kills)
+    assert len(history.gone) > 10 * len(kills)
+    record("killed processes", seed=SEED, kills=len(kills), messages=len(history.sent))
 
 
 def live_and_die(path: Path, kills: range) -> History:

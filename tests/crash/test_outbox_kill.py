@@ -24,8 +24,10 @@ import trio
 from mqlite_actor.sdk.embedded import open_embedded
 from tests.conformance.audit import audit_file
 from tests.crash.outbox_worker import ORDERS_BEFORE_STOP
+from tests.crash.parts import parts
 from tests.figures import record
 from tests.storage.child import ROOT
+from tests.warm.process import Popen
 
 SEED = int(os.environ.get("MQLITE_OUTBOX_SEED") or random.SystemRandom().randrange(2**32))
 KILLS = int(os.environ.get("MQLITE_CRASH_KILLS", "4"))
@@ -75,7 +77,7 @@ class Life:
 @contextmanager
 def living(path: Path, *, seed: int, synchronous: str, mode: str = "") -> Iterator[Life]:
     command = [sys.executable, "-m", "tests.crash.outbox_worker", str(path), synchronous, str(seed)]
-    with subprocess.Popen(
+    with Popen[str](
         [*command, mode], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
@@ -135,24 +137,27 @@ async def drained(path: Path) -> list[bytes]:
 
 
 @pytest.mark.promise("E146")
-def test_killed_inside_a_transaction_nothing_of_it_is_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", parts(KILLS), ids=str)
+def test_killed_inside_a_transaction_nothing_of_it_is_there(tmp_path: Path, kills: range) -> None:
     ledger = Ledger(tmp_path / "q.db")
-    for seed in range(KILLS):
+    for seed in kills:
         synchronous = ("NORMAL", "FULL")[seed % 2]
         with living(ledger.path, seed=seed, synchronous=synchronous, mode="stop") as life:
             nonce = life.read_until("inside")
             life.kill()
         ledger.add(life)
         assert nonce not in ledger.judge()
-    assert len(ledger.ordered) == KILLS * ORDERS_BEFORE_STOP
+    assert len(ledger.ordered) == len(kills) * ORDERS_BEFORE_STOP
+    record("killed processes", kills=len(kills), messages=len(ledger.ordered))
 
 
 @pytest.mark.promise("E146")
-def test_killed_anywhere_rows_and_messages_match(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", parts(KILLS), ids=str)
+def test_killed_anywhere_rows_and_messages_match(tmp_path: Path, kills: range) -> None:
     print(f"MQLITE_OUTBOX_SEED={SEED}")
-    dice = random.Random(SEED)
+    dice = random.Random(f"{SEED} {kills.start}")
     ledger = Ledger(tmp_path / "q.db")
-    for kill in range(KILLS):
+    for kill in kills:
         synchronous = dice.choice(("NORMAL", "FULL"))
         with living(ledger.path, seed=kill, synchronous=synchronous) as life:
             challenge = f"{dice.randrange(2**32)}"
@@ -166,6 +171,6 @@ def test_killed_anywhere_rows_and_messages_match(tmp_path: Path) -> None:
             life.kill()
         ledger.add(life)
         ledger.judge()
-    assert len(ledger.ordered) >= 2 * KILLS
-    record("killed processes", seed=SEED, kills=KILLS, messages=len(ledger.ordered))
+    assert len(ledger.ordered) >= 2 * len(kills)
+    record("killed processes", seed=SEED, kills=len(kills), messages=len(ledger.ordered))
     print(f"{len(ledger.ordered)} orders, {len(ledger.handled)} handled")
