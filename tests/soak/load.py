@@ -16,7 +16,7 @@ from pathlib import Path
 import trio
 
 import mqlite_actor as mq
-from mqlite_actor.contract.errors import LockLost, WorldError
+from mqlite_actor.contract.errors import InvalidArgument, LockLost, WorldError
 from mqlite_actor.contract.wire import QueueConfig
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.message import ReceivedMessage
@@ -71,8 +71,14 @@ class Load:
         ]  # fmt: skip
         later = self._dice.random() < 0.1 and queue == "plain"
         at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=15) if later else None
-        await self.q.send(queue, messages, at=at)  # if it raises, the doubt stays
-        self.ledger.were_sent(bodies)
+        try:
+            await self.q.send(queue, messages, at=at)  # if it raises, the doubt stays
+        except InvalidArgument:
+            if at is None or at > dt.datetime.now(dt.UTC):
+                raise
+            self.ledger.errors["too late"] += 1  # under way for longer than it was to wait
+        else:
+            self.ledger.were_sent(bodies)
 
     async def consume(self) -> None:
         queue = self._dice.choice([*QUEUES])
