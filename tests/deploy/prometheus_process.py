@@ -79,10 +79,11 @@ class Prometheus:
         found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
         return found
 
-    def firing(self) -> set[str]:
-        """The names of the alerts that fire now."""
-        alerts = self.ask("alerts")["alerts"]
-        return {each["labels"]["alertname"] for each in alerts if each["state"] == "firing"}
+    def firing(self, instance: str) -> set[str]:
+        """The names of the alerts that fire now about one target."""
+        firing = [each for each in self.ask("alerts")["alerts"] if each["state"] == "firing"]
+        labels = [each["labels"] for each in firing]
+        return {each["alertname"] for each in labels if each["instance"] == instance}
 
 
 def until(is_so: Callable[[], object], what: Callable[[], str]) -> None:
