@@ -13,7 +13,7 @@ from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.engine.diagnostics import earlier_boots, log_files
 from mqlite_actor.storage import files
 from mqlite_actor.storage.checking import Finding, Verdict, check_file, failures, mend_counts
-from mqlite_actor.storage.restoring import NotAlone, Restored, restore
+from mqlite_actor.storage.restoring import NotAlone, Restored, foretell, restore
 from mqlite_actor.storage.surroundings import (
     examine_library,
     examine_place,
@@ -24,7 +24,7 @@ from mqlite_actor.storage.surroundings import (
 
 __all__ = [
     "Finding", "NotAlone", "Restored", "Verdict", "check_file", "earlier_boots",
-    "examine_library", "examine_place", "examine_size", "failures", "layout_found",
+    "examine_library", "examine_place", "examine_size", "failures", "foretell", "layout_found",
     "log_files", "mend_counts", "path_of", "queues_found", "restore",
 ]  # fmt: skip
 

@@ -120,6 +120,13 @@ def _or_none(look: Callable[[], int]) -> int | None:
         return None
 
 
+def in_use(database: str) -> DatabaseLocked:
+    """What is said to whoever comes second."""
+    return DatabaseLocked(
+        f"{database} is in use by another engine; close it, or connect to its broker"
+    )
+
+
 class FileLock:
     """The sidecar lock `<path>.lock`: one engine per file. Released by `release` or by process
     death."""
@@ -161,9 +168,7 @@ class FileLock:
             _lock(descriptor)
         except OSError as error:
             os.close(descriptor)
-            raise DatabaseLocked(
-                f"{database} is in use by another engine; close it, or connect to its broker"
-            ) from error
+            raise in_use(database) from error
         try:
             is_current = os.path.samestat(os.fstat(descriptor), os.stat(self.path))
         except FileNotFoundError:

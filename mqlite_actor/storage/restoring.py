@@ -1,10 +1,10 @@
 """A snapshot put in the place of a store, so that at every moment either the old or the new one is
 there, and never the one with the other's log (fault B9).
 
-Called by the command line for `restore`. Rules: nobody has the store meanwhile, because its sidecar
-lock is held; the copy is whole, synced and checked under a name of its own before it gets the
-store's; what was there is moved aside, its log first, and never deleted; a snapshot is read only,
-and one that is somebody's live file is refused.
+Called by the command line for `restore` and its dry run, which writes nothing. Rules: nobody has
+the store meanwhile, because its sidecar lock is held; the copy is whole, synced and checked under a
+name of its own before it gets the store's; what was there is moved aside, its log first, and never
+deleted; a snapshot is read only, and one that is somebody's live file is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from mqlite_actor.contract.errors import InvalidArgument, OpenError, StorageDamaged
+from mqlite_actor.contract.errors import InvalidArgument, OpenError, StorageDamaged, StorageFull
 from mqlite_actor.storage import checking, files, schema
 
 _LOG: Final = ("-wal", "-shm", "-journal")
@@ -59,9 +59,7 @@ def restore(
     lock = files.FileLock(path)
     is_done = False
     try:
-        taken = [each for each in (path, *_beside(path)) if os.path.lexists(each)]
-        if taken and not may_replace:
-            raise NotAlone(taken)
+        taken = _taken(path, may_replace=may_replace)
         partial = f"{path}.{secrets.token_hex(4)}.partial"
         try:
             _copy(snapshot, partial)
@@ -79,6 +77,40 @@ def restore(
         return Restored(path, os.path.getsize(path), kept)
     finally:
         lock.release(is_untouched=not is_done)
+
+
+def foretell(
+    snapshot: str,
+    path: str,
+    *,
+    may_replace: bool,
+    is_checked: bool = True,
+    tick: Callable[[], None] | None = None,
+) -> Restored:
+    """What `restore` with these arguments would do now; makes and changes no file.
+
+    Raises what it would raise, and StorageFull where the copy would find no room: it stands beside
+    the store before that is moved aside.
+    """
+    _check_snapshot(snapshot, path)
+    files.check_place(path)
+    with files.undisturbed(path) as is_live:
+        if is_live:
+            raise files.in_use(path)
+        taken = _taken(path, may_replace=may_replace)
+        _check_copy(snapshot, is_checked=is_checked, tick=tick)
+        size, room = os.path.getsize(snapshot), files.disk_free(path)
+        if room is not None and room < size:
+            raise StorageFull(f"{size} bytes are needed beside {path}, and {room} are free")
+        return Restored(path, size, _kept_name(path) if taken else "")
+
+
+def _taken(path: str, *, may_replace: bool) -> list[str]:
+    """What stands where the snapshot is to go."""
+    taken = [each for each in (path, *_beside(path)) if os.path.lexists(each)]
+    if taken and not may_replace:
+        raise NotAlone(taken)
+    return taken
 
 
 def _check_snapshot(snapshot: str, path: str) -> None:
@@ -111,21 +143,26 @@ def _copy(snapshot: str, partial: str) -> None:
         os.close(descriptor)
 
 
-def _check_copy(partial: str, *, is_checked: bool, tick: Callable[[], None] | None) -> None:
+def _check_copy(copy: str, *, is_checked: bool, tick: Callable[[], None] | None) -> None:
     if is_checked:
-        for each in checking.failures(checking.check_file(partial, tick=tick)):
+        for each in checking.failures(checking.check_file(copy, tick=tick)):
             raise StorageDamaged(f"the snapshot's {each.name}: {each.detail}; nothing was restored")
-    elif not schema.inspect(partial):
+    elif not schema.inspect(copy):
         raise OpenError("the snapshot holds no queues of mqlite-actor; nothing was restored")
+
+
+def _kept_name(path: str) -> str:
+    """The first name for what is moved aside that is free, for its log too."""
+    number = 1
+    while any(os.path.lexists(f"{path}.before-restore-{number}{end}") for end in ("", *_LOG)):
+        number += 1
+    return f"{path}.before-restore-{number}"
 
 
 def _move_aside(path: str) -> str:
     """The log first: a store without its log is an older store, but a log without its store would
     be read into the next one."""
-    number = 1
-    while any(os.path.lexists(f"{path}.before-restore-{number}{end}") for end in ("", *_LOG)):
-        number += 1
-    kept = f"{path}.before-restore-{number}"
+    kept = _kept_name(path)
     _move(path, kept)
     _sync_folder(path)
     return kept

@@ -15,7 +15,9 @@ from mqlite_actor.contract.errors import StorageDamaged
 from mqlite_actor.engine import upkeep
 from mqlite_actor.engine.upkeep import Finding, Verdict
 from mqlite_cli.escaping import field, visible
+from mqlite_cli.foretelling import tell
 from mqlite_cli.invocation import Invocation
+from mqlite_cli.output import Pairs
 from mqlite_cli.refusals import Refusal
 
 _COLOURS = {Verdict.OK: "good", Verdict.WARN: "warn", Verdict.FAIL: "bad"}
@@ -53,15 +55,16 @@ def told(run: Invocation, report: msgspec.Struct, found: list[Finding]) -> int:
 
 
 def restore(run: Invocation) -> int:
-    """`restore SNAPSHOT FILE`: the whole snapshot at FILE, or FILE as it was."""
+    """`restore SNAPSHOT FILE`: the whole snapshot at FILE, or FILE as it was; with --dry-run what
+    it would do, or why it would not."""
     arguments = run.arguments
     snapshot, path = (upkeep.path_of(word) for word in arguments.words)
-    name = Path(path).name
+    name, is_dry = Path(path).name, arguments.is_on("dry-run")
     if arguments.has("replace") and arguments.text("replace") != name:
         raise Refusal(f"--replace says {field(arguments.text('replace'))}, FILE is {field(name)}")
     try:
-        with run.output.terminal.progress(f"restoring {path}"):
-            done = upkeep.restore(
+        with run.output.terminal.progress(f"{'checking' if is_dry else 'restoring'} {snapshot}"):
+            done = (upkeep.foretell if is_dry else upkeep.restore)(
                 snapshot,
                 path,
                 may_replace=arguments.has("replace"),
@@ -75,10 +78,10 @@ def restore(run: Invocation) -> int:
         raise Refusal(error.message) from error
     except OSError as error:
         raise Refusal(f"cannot restore to {path}: {error.strerror}; nothing was done") from error
-    run.output.done({
-        "action": "restore", "path": done.path, "size_bytes": done.size_bytes,
-        **({"kept": done.kept} if done.kept else {}),
-    })  # fmt: skip
+    pairs: Pairs = {"path": done.path, "size_bytes": done.size_bytes}
+    if is_dry:
+        return tell(run, {**pairs, **({"would_keep": done.kept} if done.kept else {})})
+    run.output.done({"action": "restore", **pairs, **({"kept": done.kept} if done.kept else {})})
     return 0
 
 

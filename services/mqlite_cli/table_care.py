@@ -35,13 +35,18 @@ CARE: tuple[Command, ...] = (
             OUTPUT,
             flags.text("replace", "NAME", "FILE's own name: replace it; it is moved aside"),
             flags.switch("verify", "check the copy from end to end first (default; =false: not)"),
+            DRY_RUN,
         ),
         summary="Put a snapshot in the place of a store that nobody has open",
         handler="mqlite_cli.checking:restore",
         details="The copy is synced and checked before it gets its name. What stands at FILE, with "
         "its log, is moved to FILE.before-restore-1 and never deleted. Sequence numbers go on from "
-        "the snapshot's, so numbers that were given out since come again.",
-        examples=("mqlite restore snapshot.db restored.db",),
+        "the snapshot's, so numbers that were given out since come again. --dry-run checks the "
+        "snapshot, the place and the room, writes nothing, and refuses what would be refused.",
+        examples=(
+            "mqlite restore snapshot.db restored.db --dry-run",
+            "mqlite restore snapshot.db restored.db",
+        ),
     ),
     Command(
         "doctor",

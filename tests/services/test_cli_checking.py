@@ -3,6 +3,7 @@ nothing is lost on the way (faults B8, B9; ruling R16)."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,7 +118,9 @@ def test_a_store_in_use_is_checked_and_never_replaced(
     shutil.copy(live.folder / "mq.db", live.folder / "copy.db")
     text = mqlite.ok("check", "mq.db")
     assert "owner:         in use by process " in text
-    assert "in use" in mqlite.run("restore", "copy.db", "mq.db", "--replace", "mq.db", check=1).err
+    over = ("restore", "copy.db", "mq.db", "--replace", "mq.db")
+    assert "in use" in mqlite.run(*over, check=1).err
+    assert "in use" in mqlite.run(*over, "--dry-run", check=1).err
     assert "in use" in mqlite.run("check", "mq.db", "--mend-counts", check=1).err
     assert "backup" in mqlite.run("restore", "mq.db", "new.db", check=1).err
     assert not (live.folder / "new.db").exists()
@@ -134,6 +137,12 @@ def test_a_snapshot_comes_back_whole_and_what_was_there_is_kept(mqlite: Inline) 
     assert "--replace mq.db moves what is there aside" in done.err
     assert "mq.db-wal" in done.err
     assert mqlite.run("restore", "snapshot.db", "mq.db", "--replace", "q.db", check=1).errors
+    foretold = mqlite.ok("restore", "snapshot.db", "mq.db", "--replace", "mq.db", "--dry-run")
+    size = (folder / "snapshot.db").stat().st_size
+    assert foretold == (
+        f"dry-run: action=restore path={folder / 'mq.db'} size_bytes={size}"
+        f" would_keep={folder / 'mq.db.before-restore-1'}\n"
+    )
     assert tree(folder) == before
     line = mqlite.ok("restore", "snapshot.db", "mq.db", "--replace", "mq.db")
     assert line.endswith(f" kept={folder / 'mq.db.before-restore-1'}\n")
@@ -147,6 +156,16 @@ def test_a_snapshot_comes_back_whole_and_what_was_there_is_kept(mqlite: Inline) 
     assert not log.exists()
     assert mqlite.ok("metrics", "q").startswith("queue=q active=1 locked=0 deferred=0 scheduled=1")
     assert "before-restore-2" in mqlite.ok("restore", "snapshot.db", "mq.db", "--replace", "mq.db")
+
+
+def test_a_dry_run_sees_that_there_is_no_room(mqlite: Inline) -> None:
+    mqlite.ok("backup", "snapshot.db")
+    restoring = ("restore", "snapshot.db", "new.db", "--verify=false", "--dry-run")
+    assert "would_keep" not in mqlite.ok(*restoring)
+    free = shutil.disk_usage(mqlite.folder).free
+    os.truncate(mqlite.folder / "snapshot.db", 2 * free)  # its length alone, which takes no room
+    assert f"{2 * free} bytes are needed" in mqlite.run(*restoring, check=1).err
+    assert not (mqlite.folder / "new.db").exists()
 
 
 def test_a_log_without_its_store_is_not_read_into_a_restored_one(mqlite: Inline) -> None:
@@ -175,7 +194,9 @@ def test_nothing_is_restored_from_what_is_not_sound(mqlite: Inline) -> None:
     }  # fmt: skip
     for snapshot, reason in refused.items():
         target = "mq.db" if snapshot == "mq.db" else "new.db"
-        assert reason in mqlite.run("restore", snapshot, target, check=1).err
+        real = mqlite.run("restore", snapshot, target, check=1).err
+        assert reason in real
+        assert mqlite.run("restore", snapshot, target, "--dry-run", check=1).err == real
     assert mqlite.run("restore", "text", "new.db", "--verify=false", check=1).errors
     assert mqlite.run("restore", "snapshot.db", "no/folder.db", check=1).errors
     assert tree(folder) == before
