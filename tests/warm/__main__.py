@@ -21,12 +21,14 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, NoReturn
 
 import trio._core._run as trio_run
 
-from tests.warm.wanted import HEAD, Wanted, receive
+from tests.warm.process import begin_from
+from tests.warm.wanted import HEAD, STREAMS, Wanted, receive
 
 FURTHER = ("h11", "httpcore", "prometheus_client", "rich.console", "rich.live", "rich.table")
 """What our modules import inside functions."""
@@ -45,6 +47,11 @@ def main() -> None:
     assert threading.active_count() == 1, threading.enumerate()
     gc.collect()
     gc.freeze()  # what is shared with the children is not to be touched there
+    offer(connection)
+
+
+def offer(connection: socket.socket) -> None:
+    """Serve, and in each child be what was asked for; returns at the end of the connection."""
     wanted = serve(connection)
     if wanted is not None:
         become(wanted)
@@ -62,7 +69,7 @@ def serve(connection: socket.socket) -> Wanted | None:
     """Fork for each request. Gives the request in each child, and None here at the end."""
     while (asked := receive(connection)) is not None:
         wanted, streams = asked
-        pid = forked(streams)
+        pid = forked(streams, wanted.handed)
         if pid == 0:
             connection.detach()  # closed with everything else
             return wanted
@@ -72,8 +79,9 @@ def serve(connection: socket.socket) -> Wanted | None:
     return None
 
 
-def forked(streams: list[int]) -> int:
-    """Fork twice, so that the grandchild is nobody's child here; its id, and 0 in itself.
+def forked(descriptors: list[int], handed: tuple[int, ...]) -> int:
+    """Fork twice, so that the grandchild is nobody's child here; its id, and 0 in itself, which has
+    the descriptors, the first as its streams and the others under the numbers of `handed`.
 
     It goes on when the process between has ended, and its parent is the one that it will have.
     """
@@ -87,15 +95,25 @@ def forked(streams: list[int]) -> int:
             os._exit(0)
         os.close(go)
         os.read(goes, 1)
-        for number, stream in enumerate(streams):
-            os.dup2(stream, number)
-        os.closerange(len(streams), os.sysconf("SC_OPEN_MAX"))
+        place(descriptors, [*range(STREAMS), *handed])
         return 0
     os.waitpid(between, 0)
     (pid,) = HEAD.unpack(os.read(said, HEAD.size))
     for descriptor in (said, says, goes, go):
         os.close(descriptor)
     return int(pid)
+
+
+def place(descriptors: list[int], numbers: list[int]) -> None:
+    """Have the descriptors under these numbers, and no others."""
+    beyond = max(*numbers, *descriptors) + 1
+    for offset, each in enumerate(descriptors):  # out of the way of each other first
+        os.dup2(each, beyond + offset)
+    for offset, number in enumerate(numbers):
+        os.dup2(beyond + offset, number)
+    for first, last in pairwise([-1, *sorted(numbers), os.sysconf("SC_OPEN_MAX")]):
+        if first + 1 < last:  # an empty range is all of them to the system
+            os.closerange(first + 1, last)
 
 
 def become(wanted: Wanted) -> None:
@@ -108,16 +126,41 @@ def become(wanted: Wanted) -> None:
     os.environb.clear()
     os.environb.update(wanted.environ)
     time.tzset()
+    if has_workers(wanted):
+        warm_workers()
     trio_run._r.seed()  # or every child would run its tasks in one order
     open_streams()
     sys.path[0] = str(Path.cwd())
     sys.argv[:] = [wanted.module, *map(os.fsdecode, wanted.words)]
+    if not hasattr(sys.modules.get(wanted.module), "__path__"):
+        sys.modules.pop(wanted.module, None)  # what runs is not what others import
     try:
         runpy.run_module(wanted.module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if isinstance(end.code, int):
             leave(end.code)
         raise
+
+
+def has_workers(wanted: Wanted) -> bool:
+    """Whether this is a broker that starts processes of its own."""
+    told = wanted.environ.get(b"MQLITE_WORKERS", b"0")
+    return b"--workers" in wanted.words or told != b"0"
+
+
+def warm_workers() -> None:
+    """Have a child that is as new as this process still is, from which its workers begin."""
+    ours, theirs = socket.socketpair()
+    if os.fork():
+        theirs.close()
+        begin_from(ours)
+        return
+    os.setpgid(0, 0)  # what strikes the broker's group is not for the one that waits
+    nothing = os.open(os.devnull, os.O_RDWR)
+    place([nothing] * STREAMS + [theirs.detach()], [*range(STREAMS), STREAMS])
+    ours.detach()
+    offer(socket.socket(fileno=STREAMS))
+    os._exit(0)
 
 
 def leave(code: int) -> NoReturn:

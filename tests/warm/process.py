@@ -3,7 +3,7 @@
 Used where tests start `python -m mqlite_cli`, `mqlite_broker` or `mqlite_mcp` by the hundred. What
 comes out is a real process, a child of this one: own id, streams, folder, environment, signals and
 exit code. It is forked from an interpreter that waits with everything imported (__main__.py), one
-for each worker of the tests.
+for each worker of the tests; a broker with workers of its own has another for those.
 
 Whatever that could hide is started cold, by the interpreter's own start: anything but those
 programs, an environment that speaks to the interpreter, special wishes of Popen's, and every test
@@ -25,12 +25,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, AnyStr, Final
 
-from tests.warm.wanted import HEAD, Wanted, read, send
+from tests.warm.wanted import DESCRIPTORS_MAX, HEAD, STREAMS, Wanted, read, send
 
 _COMMAND_LINE: Final = ("mqlite_actor", "mqlite_broker", "mqlite_cli", "mqlite_monitor")
 PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     "mqlite_cli": _COMMAND_LINE,
     "mqlite_broker": _COMMAND_LINE,
+    "mqlite_broker.front": _COMMAND_LINE,
     "mqlite_mcp": ("mqlite_actor", "mqlite_mcp"),
 }
 """What is imported for each program; the same packages are one interpreter. A module of the tests
@@ -55,7 +56,8 @@ class Warm:
         self.is_on = self.is_possible
         self.starts = 0
         self._lock = threading.Lock()
-        self._waiting: dict[tuple[str, ...], tuple[subprocess.Popen[bytes], socket.socket]] = {}
+        self._waiting: dict[tuple[str, ...], socket.socket] = {}
+        self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, wanted: Wanted, streams: list[int]) -> int:
         """A child of this process that runs what is wanted; its id."""
@@ -73,10 +75,17 @@ class Warm:
     def end(self) -> None:
         """End the interpreters; what they have become stays."""
         with self._lock:
-            for process, connection in self._waiting.values():
+            for connection in self._waiting.values():
                 connection.close()
+            for process in self._processes:
                 process.wait()
             self._waiting.clear()
+            self._processes.clear()
+
+    def use(self, connection: socket.socket) -> None:
+        """Begin programs of the command line from who is at the other end, and was one of ours."""
+        self._waiting[_COMMAND_LINE] = connection
+        self._processes.clear()
 
     def _interpreter(self, packages: tuple[str, ...]) -> socket.socket:
         """The one of these packages."""
@@ -91,8 +100,9 @@ class Warm:
                     cwd=ROOT,
                     env={**os.environ, "PYTHONPATH": PATHS},
                 )
-            self._waiting[packages] = process, ours
-        return self._waiting[packages][1]
+            self._processes.append(process)
+            self._waiting[packages] = ours
+        return self._waiting[packages]
 
 
 warm: Final = Warm()
@@ -120,7 +130,7 @@ class Popen(subprocess.Popen[AnyStr]):
         ) = given  # fmt: skip
         plain = (
             warm.is_on and not shell and executable is None and preexec_fn is None and close_fds
-            and not pass_fds and restore_signals and umask == -1
+            and restore_signals and umask == -1 and STREAMS + len(pass_fds) <= DESCRIPTORS_MAX
             and gid is gids is uid is None
         )  # fmt: skip
         environ = dict(os.environ if env is None else env)
@@ -129,6 +139,7 @@ class Popen(subprocess.Popen[AnyStr]):
         if module is None or not folder.is_dir():
             _COLD(self, *given)
             return
+        handed: tuple[int, ...] = tuple(pass_fds)
         wanted = Wanted(
             module=module,
             words=tuple(os.fsencode(word) for word in args[3:]),
@@ -136,9 +147,11 @@ class Popen(subprocess.Popen[AnyStr]):
             environ={os.fsencode(k): os.fsencode(v) for k, v in environ.items()},
             new_session=bool(start_new_session),
             process_group=process_group,
+            handed=handed,
         )
         streams = zip((p2cread, c2pwrite, errwrite), range(3), strict=True)
-        self.pid = warm.start(wanted, [own if own != -1 else ours for own, ours in streams])
+        descriptors: list[int] = [own if own != -1 else ours for own, ours in streams]
+        self.pid = warm.start(wanted, [*descriptors, *handed])
         self._child_created = True
         _CLOSE_PIPES(self, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
 
@@ -171,6 +184,13 @@ def started_by_others() -> Iterator[None]:
         yield
     finally:
         subprocess.Popen = cold  # type: ignore[misc]  # and back
+
+
+def begin_from(connection: socket.socket) -> None:
+    """From now on, all that this process starts begins warm if it can, at the other end."""
+    warm.use(connection)
+    warm.is_on = True
+    subprocess.Popen = Popen  # type: ignore[misc]  # a subclass in its place, for good
 
 
 def _module(args: object) -> str | None:

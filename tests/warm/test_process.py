@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import select
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.broker import BOUND_SECONDS
 from tests.services.broker_process import BrokerProcess, started
 from tests.services.cli_process import PYTHON, Shell, clean_environ
 from tests.warm.process import Popen, warm
@@ -24,20 +27,23 @@ STILL = 100
 """Looks, a moment apart, until two are the same."""
 
 
-def told(broker: BrokerProcess) -> dict[str, object]:
-    """What the system says of a process that is ready, and does no more than wait."""
+WORKER = re.compile(r"worker ready worker=0 pid=(\d+)")
+
+
+def told(broker: BrokerProcess, pid: int) -> dict[str, object]:
+    """What the system says of a process of a broker that is ready, and does no more than wait."""
     assert broker.url
-    found = look(broker)
+    found = look(pid)
     for _ in range(STILL):
         broker.err.wait_for_more()
-        found, before = look(broker), found
+        found, before = look(pid), found
         if found == before:
             break
     return found
 
 
-def look(broker: BrokerProcess) -> dict[str, object]:
-    place = Path(f"/proc/{broker.process.pid}")
+def look(pid: int) -> dict[str, object]:
+    place = Path(f"/proc/{pid}")
     lines = dict(line.split(":\t", 1) for line in (place / "status").read_text().splitlines())
     targets = []
     for each in (place / "fd").iterdir():
@@ -55,7 +61,7 @@ def begun(folder: Path, *, cold: bool) -> dict[str, object]:
     before = warm.starts
     warm.is_on = not cold
     with started(folder) as broker:
-        found = told(broker)
+        found = told(broker, broker.process.pid)
         assert warm.starts == before + (not cold)
         assert Path(f"/proc/{broker.process.pid}/cwd").readlink() == folder
         broker.stop()
@@ -67,6 +73,45 @@ def test_a_warm_broker_has_the_parent_signals_limits_and_descriptors_of_a_cold_o
     tmp_path: Path,
 ) -> None:
     assert begun(tmp_path / "warm", cold=False) == begun(tmp_path / "cold", cold=True)
+
+
+def begun_worker(folder: Path, *, cold: bool) -> dict[str, object]:
+    folder.mkdir()
+    warm.is_on = not cold
+    with started(folder, "--workers", "1", MQLITE_DB="mq.db") as broker:
+        pid = int(broker.err.first(WORKER)[1])
+        found = told(broker, pid)
+        place = Path(f"/proc/{pid}")
+        assert place.joinpath("cwd").readlink() == folder
+        is_warm = b"tests.warm" in place.joinpath("cmdline").read_bytes()
+        assert is_warm == (not cold)
+        status = found["status"]
+        assert isinstance(status, dict)
+        assert status.pop("PPid") == str(broker.process.pid)
+        assert (status.pop("NSpgid"), status.pop("NSsid")) == (str(pid), str(os.getsid(0)))
+        broker.stop()
+        assert not place.exists()
+    return found
+
+
+@pytest.mark.skipif(not warm.is_possible, reason="MQLITE_COLD: every start is cold")
+def test_the_worker_of_a_warm_broker_has_what_the_worker_of_a_cold_one_has(tmp_path: Path) -> None:
+    found = begun_worker(tmp_path / "warm", cold=False)
+    assert found == begun_worker(tmp_path / "cold", cold=True)
+
+
+@pytest.mark.skipif(not warm.is_possible, reason="MQLITE_COLD: every start is cold")
+def test_what_workers_begin_from_ends_when_their_broker_is_killed(tmp_path: Path) -> None:
+    with started(tmp_path, "--workers", "1", MQLITE_DB="mq.db") as broker:
+        assert broker.url
+        pid = broker.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        assert len(children) == 2, "the worker, and what workers begin from"
+        ends = [os.pidfd_open(int(child)) for child in children]
+        broker.process.kill()
+        for end in ends:
+            assert select.select([end], [], [], BOUND_SECONDS)[0]
+            os.close(end)
 
 
 def test_words_that_are_no_text_arrive_and_what_is_refused_is_refused_the_same(

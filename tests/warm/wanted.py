@@ -1,7 +1,8 @@
 """What a warm start is asked for, and how the words travel between the two sides.
 
 Written by process.py, read by __main__.py: one pickled `Wanted` behind its length, the three
-standard descriptors beside it. Rule: this file imports little, both sides read it at their start.
+standard descriptors beside it, and after them those that the program is handed. Rule: this file
+imports little, both sides read it at their start.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ HEAD: Final = struct.Struct("!I")
 STREAMS: Final = 3
 """Standard input, output and error."""
 
+DESCRIPTORS_MAX: Final = 16
+"""The streams with what is handed over: a broker's worker gets its link and the listeners."""
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -27,6 +31,8 @@ class Wanted:
     environ: dict[bytes, bytes]
     new_session: bool
     process_group: int
+    handed: tuple[int, ...] = ()
+    """The numbers that further descriptors have in the program."""
 
 
 def send(connection: socket.socket, wanted: Wanted, streams: list[int]) -> None:
@@ -38,13 +44,13 @@ def send(connection: socket.socket, wanted: Wanted, streams: list[int]) -> None:
 
 def receive(connection: socket.socket) -> tuple[Wanted, list[int]] | None:
     """The next request with descriptors of its own; None at the end."""
-    head, streams, _, _ = socket.recv_fds(connection, HEAD.size, STREAMS)
+    head, streams, _, _ = socket.recv_fds(connection, HEAD.size, DESCRIPTORS_MAX)
     if not head:
         return None
     (length,) = HEAD.unpack(head)
     wanted = pickle.loads(read(connection, length))
     assert isinstance(wanted, Wanted)
-    assert len(streams) == STREAMS
+    assert len(streams) == STREAMS + len(wanted.handed)
     return wanted, streams
 
 
