@@ -34,7 +34,7 @@ SLEEPS_ALLOWED: dict[str, str] = {
         [f"tests/soak/{name}.py" for name in ("load", "hostile", "test_soak")],
         "a soak is measured in time: its load and its looks are paced",
     ),
-    "tests/mutants/__main__.py": "a tool, which waits for programs that may hang",
+    "tests/mutants/forks.py": "a tool, which waits for programs that may hang",
 }
 """Test file → reason. A test waits for an event with a bound, or moves the clock."""
 

@@ -1,45 +1,50 @@
-"""`python -m tests.mutants [PART…] [--most N] [--seed S]`: does some test notice each small wrong?
+"""`python -m tests.mutants [PART…]`: does some test notice each small wrong in the program?
 
-For every place of a part that `operators.py` can spoil, the tests of that part run on a copy of the
-tree, in a process forked from this one, until the first failure. A mutant that no test notices is
-printed and fails the run, unless survivors.txt says why it may live. `--most` takes a sample. Run
-it on a machine that is otherwise idle: one whose tests do not end in time is printed, and passes.
+A part is a folder below mqlite_actor or a module of one; semantics, engine and link by default.
+Every place that `operators.py` can spoil is spoiled in a process of its own, forked from this one
+after pytest has collected the tests, in which those tests run that come by the place (`census.py`)
+until one fails. A mutant that no test notices fails the run, unless survivors.txt says why it may
+live; one whose tests do not end, twice, counts as noticed. Verdicts are kept in `--kept`: what a
+test has noticed is not tried again while its module stays as it is, so that a run which was broken
+off goes on. `--most` takes a sample of each module.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
+import json
 import os
 import random
-import shutil
-import signal
 import sys
 import tempfile
-import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import apsw  # noqa: F401 - imported once here, so that no mutant pays for it
 import pytest
-import trio.testing  # noqa: F401 - the same
 
 from tests.figures import record
-from tests.mutants.operators import Site, mutated, sites
-from tests.mutants.parts import PARTS
+from tests.mutants import census
+from tests.mutants.census import PROGRAM, ROOT
+from tests.mutants.forks import Runner
+from tests.mutants.operators import sites
+from tests.mutants.trials import Mutant, Trials, Verdict
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-COPIED: Final = ("mqlite_actor", "services", "tests", "pyproject.toml")
+PARTS: Final = ("semantics", "engine", "link")
+
+TESTS: Final = ("semantics", "engine", "link", "conformance", "model", "simulation", "remote")
+"""Folders of tests that run the program in their own process, most of them."""
+
+KINDS: Final = ("embedded", "link", "remote")
+"""Handles that do so."""
+
+FAR: Final = ("broker", "sqld", "tursodb", "server")
+"""What a fixture is called that starts another program."""
+
 SURVIVORS: Final = Path(__file__).with_name("survivors.txt")
-
-HANDLES: Final = (
-    "not http and not link and not worker and not hypercorn and not asyncio and not sync"
-)
-"""One way to reach an engine is enough to notice what is wrong inside; not asked of the tests in
-tests/link, which are all named so."""
-
-ROOM: Final = 4.0
-"""How many times longer than the sound program a mutant may take before it counts as hanging."""
 
 SMALL: Final = {
     "MQLITE_SIMULATION_SEEDS": "6",
@@ -50,6 +55,9 @@ SMALL: Final = {
 }
 """Random suites are short here, and the same for every mutant."""
 
+PYTEST: Final = ("-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-o",
+                 "faulthandler_timeout=0", "--assert=plain")  # fmt: skip
+
 
 def known_survivors() -> dict[str, str]:
     """Name → reason."""
@@ -58,109 +66,123 @@ def known_survivors() -> dict[str, str]:
     return {name: reason for name, _, reason in rows}
 
 
-def outcome(tree: Path, tests: tuple[str, ...], seconds: float) -> tuple[str, float]:
-    """What the tests say of the tree, and how long it took: `lives`, `noticed`, or `hangs` when
-    they did not end within the time, which a busy machine may have caused as well."""
-    began = time.monotonic()
-    child = os.fork()
-    if not child:
-        _be_pytest(tree, tests)
-    while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        took = time.monotonic() - began
-        if ended:
-            return "noticed" if os.waitstatus_to_exitcode(status) else "lives", took
-        if took > seconds:
-            os.killpg(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return "hangs", took
-        time.sleep(0.05)
+def modules(parts: list[str]) -> list[str]:
+    """The modules of these parts, by path below mqlite_actor."""
+    paths = [PROGRAM / part for part in parts]
+    files = [f for path in paths for f in (sorted(path.glob("*.py")) if path.is_dir() else [path])]
+    return [file.relative_to(PROGRAM).as_posix() for file in files]
 
 
-def _be_pytest(tree: Path, tests: tuple[str, ...]) -> None:
-    code = 99
-    try:
-        os.setsid()  # so that what it starts can be ended with it
-        os.chdir(tree)
-        os.environ.update(SMALL)
-        for name in [
-            name for name in sys.modules if name.split(".")[0] in ("tests", "mqlite_actor")
-        ]:
-            del sys.modules[name]
-        sys.path[:] = [str(tree), *(each for each in sys.path if each not in ("", str(ROOT)))]
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, 1)
-        os.dup2(nothing, 2)
-        words = [
-            "-x",
-            "-q",
-            "--assert=plain",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:randomly",
-        ]
-        if not any(each.startswith("tests/link/") for each in tests):
-            words += ["-k", HANDLES]
-        code = int(
-            pytest.main([*words, f"--rootdir={tree}", "-c", f"{tree}/pyproject.toml", *tests])
-        )
-    finally:
-        os._exit(code)
+def chosen(part: str, most: int, seed: int) -> list[Mutant]:
+    """The places of a module, or a sample of them, in the order of the text."""
+    tree = ast.parse((PROGRAM / part).read_text(encoding="utf-8"))
+    found = [Mutant(part, number, site) for number, site in enumerate(sites(tree))]
+    if not most or most >= len(found):
+        return found
+    sample = random.Random(f"{seed} {part}").sample(found, most)
+    return sorted(sample, key=lambda mutant: mutant.number)
 
 
-def try_part(part: str, tree: Path, chosen: list[tuple[int, Site]]) -> list[Site]:
-    """The mutants of a part that live."""
-    tests, file = PARTS[part], tree / "mqlite_actor" / part
-    text = file.read_text(encoding="utf-8")
-    verdict, took = outcome(tree, tests, 600.0)
-    if verdict != "lives":
-        sys.exit(f"{part}: its tests fail without any mutant")
-    print(f"== {part}: {len(chosen)} mutants, {took:.0f} s for the sound program", flush=True)
-    living: list[Site] = []
-    for number, site in chosen:
-        file.write_text(mutated(text, number), encoding="utf-8")
-        verdict, _ = outcome(tree, tests, ROOM * took + 10)
-        if verdict == "lives":
-            living.append(site)
-        if verdict != "noticed":
-            print(f"   {verdict}: {part} {site.name} (line {site.line})", flush=True)
-    file.write_text(text, encoding="utf-8")
-    return living
+class Verdicts:
+    """What was found in this run and in those before, a line of JSON each."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._noticed: set[tuple[str, str]] = set()
+        if file.exists():
+            rows = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+            self._noticed = {(r["module"], r["name"]) for r in rows if r["word"] == "noticed"}
+
+    def has(self, mutant: Mutant) -> bool:
+        """Whether a test noticed it, in its module as it stands."""
+        return (_digest(mutant.part), mutant.name) in self._noticed
+
+    def add(self, verdict: Verdict) -> None:
+        name, test = verdict.mutant.name, verdict.test
+        row = {"name": name, "word": verdict.word, "test": test}
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row | {"module": _digest(verdict.mutant.part)}) + "\n")
+
+
+def _digest(part: str) -> str:
+    return hashlib.sha256((PROGRAM / part).read_bytes()).hexdigest()[:16]
+
+
+def _collected(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """The tests that stay in their own process."""
+    for item in items:
+        assert isinstance(item, pytest.Function)
+        kind = item.callspec.params.get("handle_kind") if hasattr(item, "callspec") else None
+        is_far = any(word in name for word in FAR for name in item.fixturenames)
+        if getattr(kind, "name", KINDS[0]) in KINDS and not is_far:
+            yield item
+
+
+class Tool(Runner):
+    """The plugin that works where pytest would run the tests that it has collected."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__()
+        self._options = options
+        self.has_failed = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        options = self._options
+        kept: Path = options.kept
+        kept.mkdir(parents=True, exist_ok=True)
+        items = [*_collected(session.items)]
+        seen = census.taken(items, self, kept / "census.json", options.processes)
+        trials = Trials(items, self, seen, options.seconds)
+        verdicts = Verdicts(kept / "verdicts.jsonl")
+        total, open_ = Counter[str](), 0
+        for part in modules(options.parts or list(PARTS)):
+            words, new = self._try(part, trials, verdicts)
+            total += words
+            open_ += new
+        print(f"{total.total()} mutants: {_listed(total)}; {open_} live without a reason")
+        self.has_failed = open_ > 0
+        if total:
+            record("mutants", seed=options.seed, mutants=total.total())
+        return True
+
+    def _try(self, part: str, trials: Trials, verdicts: Verdicts) -> tuple[Counter[str], int]:
+        """The verdicts on a module, counted, and how many live without a reason."""
+        options = self._options
+        mutants = chosen(part, options.most, options.seed)
+        todo = [mutant for mutant in mutants if not verdicts.has(mutant)]
+        words = Counter(noticed=len(mutants) - len(todo))
+        known, new = known_survivors(), 0
+        for verdict in trials.run(todo, options.processes):
+            verdicts.add(verdict)
+            mutant = verdict.mutant
+            is_known = verdict.word != "hangs" and mutant.name in known
+            words["explained" if is_known else verdict.word] += 1
+            if verdict.word != "noticed" and not is_known:
+                new += verdict.word != "hangs"
+                print(f"   {verdict.word}: {mutant.name} (line {mutant.site.lines[0]})", flush=True)
+        print(f"== {part}: {_listed(words)}", flush=True)
+        return words, new
+
+
+def _listed(words: Counter[str]) -> str:
+    return ", ".join(f"{number} {word}" for word, number in words.items() if number) or "nothing"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("parts", nargs="*", help="parts; all by default")
-    parser.add_argument("--most", type=int, default=0, help="a sample of so many of each part")
+    parser.add_argument("--most", type=int, default=0, help="a sample of so many of each module")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
-    options = parser.parse_args()
-    known, unexplained, tried = known_survivors(), 0, 0
-    with tempfile.TemporaryDirectory(prefix="mqlite-mutants-") as folder:
-        for name in COPIED:
-            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
-            copy(ROOT / name, Path(folder) / name)
-        for part in options.parts or PARTS:
-            text = (ROOT / "mqlite_actor" / part).read_text(encoding="utf-8")
-            chosen = [*enumerate(sites(ast.parse(text)))]
-            if options.most and options.most < len(chosen):
-                chosen = sorted(
-                    random.Random(options.seed).sample(chosen, options.most), key=_first
-                )
-            living = try_part(part, Path(folder), chosen)
-            new = [site for site in living if f"{part} {site.name}" not in known]
-            unexplained += len(new)
-            tried += len(chosen)
-            noticed = len(chosen) - len(living)
-            print(f"   {noticed} noticed, {len(living)} live, {len(new)} of them new", flush=True)
-    if not unexplained:
-        record("mutants", seed=options.seed, mutants=tried)
-    print(f"{tried} mutants tried, {unexplained} live without a reason")
-    sys.exit(1 if unexplained else 0)
-
-
-def _first(pair: tuple[int, Site]) -> int:
-    return pair[0]
+    parser.add_argument("--seconds", type=float, default=20.0, help="of tests for one mutant")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at once")
+    kept = Path(tempfile.gettempdir()) / "mqlite-mutants"
+    parser.add_argument("--kept", type=Path, default=kept, help="folder of verdicts and census")
+    tool = Tool(parser.parse_args())
+    os.environ.update(SMALL)
+    tests = [str(ROOT / "tests" / name) for name in TESTS]
+    code = pytest.main([*PYTEST, f"--rootdir={ROOT}", *tests], plugins=[tool])
+    sys.exit(code or tool.has_failed)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
 """Small wrongs that a program can be given, one at a time: the operators of mutation.
 
-`sites` finds every place of a module's text where one fits; `mutated` gives the module's text with
-one of them done. Comments get lost, positions do not matter: a mutant lives for one run of tests.
-What no test could see is left alone: docstrings, annotations, asserts, and what is logged.
+`sites` finds every place of a module's text where one fits; `mutated` gives the module's tree with
+one of them done, each line where it was. Only what stands in a function is spoiled, so that a wrong
+can be put into a program that is loaded. What no test could see is left alone: docstrings,
+annotations, asserts, what is logged, and the words that Python only lets us say for readers.
 """
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 COMPARISONS: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
@@ -19,53 +21,74 @@ COMPARISONS: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
 }  # fmt: skip
 SUMS: Final[dict[type[ast.operator], type[ast.operator]]] = {ast.Add: ast.Sub, ast.Sub: ast.Add}
 
-UNSEEN: Final = (ast.Assert, ast.arg, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.JoinedStr)
+UNSEEN: Final = (ast.Assert, ast.arguments, ast.Import, ast.ImportFrom, ast.JoinedStr)
+SIGNATURE: Final = ("annotation", "returns", "decorator_list")
 
 
 @dataclass(frozen=True)
 class Site:
-    """One place: in which function, what is done, and how."""
+    """One place: in which function, the lines of its statement, what is done, and how."""
 
     function: str
-    line: int
+    lines: range
     what: str
     do: Callable[[], None]
+    twin: int = 1
 
     @property
     def name(self) -> str:
-        """Without the line, which moves."""
-        return f"{self.function}: {self.what}"
+        """Without the line, which moves; one of a module each."""
+        twin = f" #{self.twin}" if self.twin > 1 else ""
+        return f"{self.function}: {self.what}{twin}"
 
 
 def sites(tree: ast.Module) -> list[Site]:
     """Every place, in the order of the text."""
-    return [*_below(tree, "module")]
+    seen: Counter[str] = Counter()
+    found = []
+    for site in _below(tree, "", range(0)):
+        seen[site.name] += 1
+        found.append(replace(site, twin=seen[site.name]))
+    return found
 
 
-def mutated(text: str, number: int) -> str:
+def mutated(text: str, number: int) -> ast.Module:
     """The module with the wrong of this place."""
     tree = ast.parse(text)
     sites(tree)[number].do()
-    return ast.unparse(ast.fix_missing_locations(tree))
+    return ast.fix_missing_locations(tree)
 
 
-def _below(parent: ast.AST, function: str) -> Iterator[Site]:
+def _below(parent: ast.AST, function: str, lines: range) -> Iterator[Site]:
     if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
         function = parent.name
     for field, value in ast.iter_fields(parent):
-        if field in ("annotation", "returns", "decorator_list", "bases", "keywords_of_class"):
+        if field in SIGNATURE or (isinstance(parent, ast.ClassDef) and field != "body"):
             continue
         children = value if isinstance(value, list) else [value]
         for place, child in enumerate(children):
-            if not isinstance(child, ast.AST) or isinstance(child, UNSEEN) or _is_log(child):
+            if not isinstance(child, ast.AST) or isinstance(child, UNSEEN) or _is_idle(child):
                 continue
-            if isinstance(value, list) and isinstance(child, ast.stmt):
-                yield from _dropped(value, place, child, function)
-            yield from _changed(child, function)
-            yield from _below(child, function)
+            if isinstance(child, ast.stmt):
+                lines = _lines(child)
+                if function:
+                    yield from _dropped(children, place, child, function)
+            if function:
+                yield from _changed(child, function, lines)
+            yield from _below(child, function, lines)
 
 
-def _is_log(node: ast.AST) -> bool:
+def _lines(statement: ast.stmt) -> range:
+    """Those of a statement itself, without the body that it may have."""
+    body: list[ast.stmt] = getattr(statement, "body", [])
+    end = body[0].lineno - 1 if body else statement.end_lineno or statement.lineno
+    return range(statement.lineno, max(end, statement.lineno) + 1)
+
+
+def _is_idle(node: ast.AST) -> bool:
+    """What is only logged, and `strict=True`: that the lengths are equal by construction."""
+    if isinstance(node, ast.keyword):
+        return node.arg == "strict"
     return (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Call)
@@ -76,58 +99,45 @@ def _is_log(node: ast.AST) -> bool:
 def _dropped(body: list[ast.stmt], place: int, child: ast.stmt, function: str) -> Iterator[Site]:
     """A statement that only has an effect, left out."""
     is_effect = isinstance(child, ast.AugAssign | ast.Delete) or (
-        isinstance(child, ast.Expr) and not isinstance(child.value, ast.Constant)
+        isinstance(child, ast.Expr) and not isinstance(child.value, ast.Constant | ast.Yield)
     )
     if isinstance(child, ast.Assign):
         is_effect = all(isinstance(each, ast.Attribute | ast.Subscript) for each in child.targets)
-    if is_effect and function != "module":
+    if is_effect:
 
         def do() -> None:
-            body[place] = ast.Pass()
+            body[place] = ast.copy_location(ast.Pass(), child)
 
-        yield Site(function, child.lineno, f"drop `{ast.unparse(child)[:70]}`", do)
+        yield Site(function, _lines(child), f"drop `{ast.unparse(child)[:70]}`", do)
 
 
-def _changed(node: ast.AST, function: str) -> Iterator[Site]:
+def _changed(node: ast.AST, function: str, lines: range) -> Iterator[Site]:
     """Another meaning for one expression."""
+
+    def put(owner: ast.AST, field: str, value: object, what: str) -> Site:
+        return Site(function, lines, what, lambda: setattr(owner, field, value))
+
     if isinstance(node, ast.Compare):
         for place, operator in enumerate(node.ops):
             other = COMPARISONS.get(type(operator))
             if other is not None:
-                yield _swap(function, node, node.ops, place, other())
+                ops = [*node.ops[:place], other(), *node.ops[place + 1 :]]
+                what = f"{type(operator).__name__} → {other.__name__}"
+                yield put(node, "ops", ops, f"{what} in `{_short(node)}`")
     elif isinstance(node, ast.BoolOp):
         other_op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        yield _set(function, node, node, "op", other_op)
+        yield put(node, "op", other_op, f"{type(other_op).__name__} in `{_short(node)}`")
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        twice = ast.UnaryOp(op=ast.Not(), operand=node.operand)
-        yield _set(
-            function, node, node, "operand", twice, f"`{ast.unparse(node)[:60]}` without not"
-        )
+        twice = ast.copy_location(ast.UnaryOp(op=ast.Not(), operand=node.operand), node)
+        yield put(node, "operand", twice, f"`{_short(node)}` without not")
     elif isinstance(node, ast.BinOp) and type(node.op) in SUMS:
-        yield _set(function, node, node, "op", SUMS[type(node.op)]())
+        swapped = SUMS[type(node.op)]
+        yield put(node, "op", swapped(), f"{swapped.__name__} in `{_short(node)}`")
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-        yield _set(function, node, node, "value", not node.value)
-    elif isinstance(node, ast.Constant) and type(node.value) is int and function != "module":
-        yield _set(function, node, node, "value", node.value + 1)
+        yield put(node, "value", not node.value, f"{not node.value} in `{_short(node)}`")
+    elif isinstance(node, ast.Constant) and type(node.value) is int:
+        yield put(node, "value", node.value + 1, f"{node.value + 1} in `{_short(node)}`")
 
 
-def _swap(
-    function: str, node: ast.Compare, ops: list[ast.cmpop], place: int, other: ast.cmpop
-) -> Site:
-    def do() -> None:
-        ops[place] = other
-
-    what = f"{type(ops[place]).__name__} → {type(other).__name__} in `{ast.unparse(node)[:60]}`"
-    return Site(function, node.lineno, what, do)
-
-
-def _set(
-    function: str, node: ast.expr, owner: ast.AST, field: str, value: object, what: str = ""
-) -> Site:
-    said = getattr(value, "value", None) if isinstance(value, ast.AST) else value
-    name = type(value).__name__ if isinstance(value, ast.AST) else repr(said)
-
-    def do() -> None:
-        setattr(owner, field, value)
-
-    return Site(function, node.lineno, what or f"{name} in `{ast.unparse(node)[:60]}`", do)
+def _short(node: ast.AST) -> str:
+    return ast.unparse(node)[:60]
