@@ -15,7 +15,7 @@ import difflib
 import json
 import re
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -40,11 +40,11 @@ def decode_request(call: Call, body: bytes) -> Request[Any]:
     if len(body) > limits.REQUEST_UNCOUNTED_BYTES:
         _check_parts(body)
     try:
-        request = call.decoder.decode(body)
+        request: Request[Any] = call.decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # The strict decoder's words name no mend; the slow path decides and explains.
         return decode_leniently(call.request, body)
-    return cast("Request[Any]", request)
+    return request
 
 
 def decode_leniently(kind: type[T], body: bytes) -> T:

@@ -219,6 +219,8 @@ class Actor:
         return bool(job.until) and not self._is_draining and not job.is_unwanted
 
     def _wake(self, queue: str, claimable: int) -> None:
+        if not self.waiters.number:
+            return
         self.mailbox.put_first(self.waiters.wake(queue, claimable))
 
     def _fail_all(self, group: list[Job], error: BaseException) -> MqliteError:

@@ -162,7 +162,7 @@ def _together(
             raise Broken(indexes) from error
         raise Unknown(indexes) from error
     result.timings.append(("transaction", None, perf_counter() - started, 1))
-    if store.changes != began:  # a commit that wrote nothing proves nothing
+    if store.complaint and store.changes != began:  # a commit that wrote nothing proves nothing
         store.complaint = ""
     for index, answer in zip(indexes, answered, strict=True):
         is_refusal = isinstance(answer, CallerError)
@@ -201,7 +201,8 @@ def _answers(
     operation = "read" if store.changes == changes else "write"
     refusals = [each for each in answers if isinstance(each, CallerError)]
     result.timings.append((operation, None, seconds, len(answers) - len(refusals)))
-    result.timings += [(operation, refusal, seconds, 1) for refusal in refusals]
+    if refusals:
+        result.timings += [(operation, refusal, seconds, 1) for refusal in refusals]
     return answers
 
 

@@ -84,8 +84,7 @@ class Watchdog:
 
     def ran(self, result: GroupResult) -> None:
         """A group has ended: told by the engine, before the next is taken."""
-        seconds = self._busy_seconds()
-        if seconds > limits.WRITER_BUSY_SECONDS:
+        if self._actor.busy_with and (seconds := self._busy_seconds()) > limits.WRITER_BUSY_SECONDS:
             if not self._reported:
                 self._tell()
             _log.warning("the writer goes on after %.1f s", seconds)
@@ -94,6 +93,13 @@ class Watchdog:
                 Trouble(at_ms=self._reported, task="writer", code="stalled", recovered_at_ms=now_ms)
             )
         self._reported = 0
+        if self._failing is None:
+            for _, error, _, _ in result.timings:
+                if error is not None:
+                    break
+            else:
+                self._last_code = ""
+                return
         self._judge(result)
 
     # -- the writer --------------------------------------------------------------------------------

@@ -168,8 +168,11 @@ class LaneConnection:
         while True:
             end = buffer.find(HEAD_END) + len(HEAD_END)
             if end < len(HEAD_END):
-                if not may_become_ours(buffer):
-                    return buffer
+                if buffer:
+                    if not may_become_ours(buffer):
+                        return buffer
+                    if self.phase is Phase.IDLE:
+                        self._enter(Phase.HEAD, self._lane.limits.header_seconds)
                 if poll.holder is self:
                     data = await self._receive_soon()
                 else:
@@ -177,8 +180,6 @@ class LaneConnection:
                     data = await self.receive()
                 if not data:
                     return None
-                if self.phase is Phase.IDLE:
-                    self._enter(Phase.HEAD, self._lane.limits.header_seconds)
                 buffer = buffer + data if buffer else data
                 continue
             plan = self._lane.plans.of(buffer[:end])

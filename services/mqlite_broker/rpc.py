@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
+from time import perf_counter
 from typing import Any, Final
 
 import msgspec
@@ -170,7 +171,7 @@ class Rpc:
             return self._preflight(question.path), _unlogged
         call = self._calls.get(question.path)
         name = question.path.removeprefix(PREFIX) if call is None else call.name
-        entry = Entry(name, call, trio.current_time())
+        entry = Entry(name, call, perf_counter())
         try:
             reply = await self._serve(question, body, entry)
         except MqliteError as error:
@@ -190,7 +191,7 @@ class Rpc:
 
     def _count(self, entry: Entry, status: int) -> Log:
         """Count a finished request, so that whoever asks next reads it; what logs it."""
-        ended = trio.current_time()
+        ended = perf_counter()
         if entry.call is not None:
             self.traffic.count(entry.call.name, entry.code or "ok", status, ended - entry.started)
         return partial(entry.write, status, ended)
@@ -217,14 +218,8 @@ class Rpc:
     async def _serve(self, question: Question, body: bytes | Body, entry: Entry) -> Reply:
         if self._guards_origin:
             check_origin(question.host, question.origin, self._cors)
-        page = self._pages.get(question.path)
-        if page is not None:
+        if entry.call is None and (page := self._open_page(question)) is not None:
             return page
-        if question.path == pages.READY_PATH:
-            ready = pages.readiness(self.visit.unready)
-            return self._reply(HTTPStatus.OK, ready, pages.PLAIN_TEXT)
-        if ui.is_ours(question.path):
-            return self._console_file(question)
         access = self.authenticator.fixed(question.credentials)
         if access is None:
             access = await self.authenticator.access(question.credentials)
@@ -233,6 +228,16 @@ class Rpc:
         if question.path == METRICS and self._has_metrics:
             return await self._metrics(access)
         raise _no_such_path(question)
+
+    def _open_page(self, question: Question) -> Reply | None:
+        """What anybody may read, if the path is one of those."""
+        page = self._pages.get(question.path)
+        if page is not None:
+            return page
+        if question.path == pages.READY_PATH:
+            ready = pages.readiness(self.visit.unready)
+            return self._reply(HTTPStatus.OK, ready, pages.PLAIN_TEXT)
+        return self._console_file(question) if ui.is_ours(question.path) else None
 
     def _console_file(self, question: Question) -> Reply:
         found = ui.file(question.path, question.method, reach=self._console, known=question.known)
@@ -243,22 +248,26 @@ class Rpc:
     async def _call(
         self, call: Call, access: Access, question: Question, body: bytes | Body, entry: Entry
     ) -> Reply:
-        self._need(access, call.right)
+        if call.right not in access.rights:
+            self._need(access, call.right)
         if question.method != "POST":
             raise Unimplemented("POST required")
         if call.needs_auth and not self.authenticator.is_on:
             raise PermissionDenied("authentication is off, so there are no access keys")
         entry.no_store = call.no_store
-        started = trio.current_time()
+        started = perf_counter()
         try:
             content = b""
             if call.reads_body:
                 content = body if isinstance(body, bytes) else await body()
-            command = entry.request = _identified(decode_request(call, content), question)
+            command = decode_request(call, content)
+            if question.idempotency_key:
+                command = _identified(command, question.idempotency_key)
+            entry.request = command
             del body, content  # a large one must not live as long as a long poll
             reply: wire.Response = await self.visit.call(command)
         finally:
-            self.traffic.took(call.name, trio.current_time() - started)
+            self.traffic.took(call.name, perf_counter() - started)
         entry.reply = reply
         finish = self._finish.get(type(reply))
         if finish is not None:
@@ -309,10 +318,9 @@ def _no_such_path(question: Question) -> NotFound:
     return NotFound(f"no such path: {question.path[:PATH_CHARACTERS]}")
 
 
-def _identified(command: wire.Request[Any], question: Question) -> wire.Request[Any]:
+def _identified(command: wire.Request[Any], key: str) -> wire.Request[Any]:
     """A SendResult whose id came as a header; other calls have no use for one (ruling R46)."""
-    key = question.idempotency_key
-    if not key or not isinstance(command, ext.SendResultRequest) or command.request_id == key:
+    if not isinstance(command, ext.SendResultRequest) or command.request_id == key:
         return command
     if command.request_id:
         raise InvalidArgument("request_id and the Idempotency-Key header differ; give one of them")
