@@ -17,12 +17,13 @@ import pytest
 from tests.figures import record
 from tests.simulation.life import Life, Outcome, live, prepare
 
-SEEDS = int(os.environ.get("MQLITE_SIMULATION_SEEDS", "25"))
 SWEEPS = int(os.environ.get("MQLITE_SIMULATION_SWEEPS", "1"))
 SEED = int(os.environ.get("MQLITE_SIMULATION_SEED") or random.SystemRandom().randrange(2**32))
 
 PARTS = 2
 """Of the lives; a long run has a core for each."""
+
+SEEDS = max(PARTS, int(os.environ.get("MQLITE_SIMULATION_SEEDS", "25")))
 
 TURNS = (0, 0, 1, 2, 3, 5, 8, 13)
 """How long after the place: at once, or when what is waited for is under way."""
