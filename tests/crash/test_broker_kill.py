@@ -34,7 +34,7 @@ SENDS: Final = 80
 """Acknowledged sends in a round before the kill, and a few more in each round; with half as many
 completes. A fraction of a second of work."""
 
-ROUND_SECONDS: Final = 30.0
+ROUND_SECONDS: Final = 120.0
 """A round takes about one; this is for a machine that is busy elsewhere."""
 
 QUEUE: Final = {
