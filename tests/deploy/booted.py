@@ -173,6 +173,13 @@ class System:
         words = (*words, "--endpoint", "http://127.0.0.1:6754")
         return self.run("/opt/mqlite/bin/mqlite", *words, "--token-file", "/etc/mqlite/tokens")
 
+    def dropped_in(self, text: str) -> None:
+        """Other words in the service's section of the unit, in the place of earlier ones."""
+        place = "/run/systemd/system/mqlite.service.d"
+        write = f"mkdir -p {place} && printf '[Service]\\n%s\\n' \"$0\" > {place}/other.conf"
+        self.run("sh", "-c", write, text)
+        self.run("systemctl", "daemon-reload")
+
     def shown(self, name: str) -> str:
         """A property of the unit."""
         return self.run("systemctl", "show", "--value", f"--property={name}", "mqlite").strip()

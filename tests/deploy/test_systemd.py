@@ -19,6 +19,9 @@ EXPOSURE: Final = 20
 
 STORE: Final = "/var/lib/private/mqlite"
 
+STARTS_BY_DEFAULT: Final = 5
+"""After these within ten seconds systemd would leave a service down."""
+
 
 @pytest.fixture(autouse=True)
 def tools() -> None:
@@ -40,8 +43,9 @@ def test_the_service_has_its_walls_its_user_and_its_restarts(tmp_path: Path) -> 
         it_runs_as_a_user_without_rights(system)
         system.mqlite("create-queue", "orders")
         system.mqlite("send", "orders", "two coffees")
-        it_is_started_again_when_it_is_killed_and_has_lost_nothing(system)
+        it_is_started_again_until_nothing_is_in_its_way_and_has_lost_nothing(system)
         it_stops_in_order_and_leaves_files_that_nobody_else_reads(system)
+        it_is_left_alone_when_its_words_are_wrong(system)
 
 
 def it_runs_as_a_user_without_rights(system: System) -> None:
@@ -52,9 +56,13 @@ def it_runs_as_a_user_without_rights(system: System) -> None:
     assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
 
 
-def it_is_started_again_when_it_is_killed_and_has_lost_nothing(system: System) -> None:
+def it_is_started_again_until_nothing_is_in_its_way_and_has_lost_nothing(system: System) -> None:
+    system.dropped_in("RestartSec=100ms")
+    next_one = ("flock", f"{STORE}/mq.db.lock", "sleep", "infinity")
+    system.run("systemd-run", "--unit=other", "--property=Type=exec", *next_one)
     system.run("systemctl", "kill", "--signal=KILL", "mqlite")
-    until(lambda: system.shown("NRestarts") == "1", system.said)
+    until(lambda: int(system.shown("NRestarts")) > STARTS_BY_DEFAULT, system.said)
+    system.run("systemctl", "stop", "other")
     system.mqlite("wait-ready", "--within", "60s")
     assert "two coffees" in system.mqlite("peek", "orders")
 
@@ -66,6 +74,14 @@ def it_stops_in_order_and_leaves_files_that_nobody_else_reads(system: System) ->
     assert listed == ""
     assert f"{STORE}/mq.db\n" in system.run("find", STORE)
     assert f"{STORE}/diagnostics\n" in system.run("find", STORE)
+
+
+def it_is_left_alone_when_its_words_are_wrong(system: System) -> None:
+    words = "/opt/mqlite/bin/mqlite serve --no-such-flag"
+    system.dropped_in(f"RestartSec=100ms\nExecStart=\nExecStart={words}")
+    system.run("systemctl", "start", "mqlite")
+    until(lambda: system.shown("ActiveState") == "failed", system.said)
+    assert (system.shown("ExecMainStatus"), system.shown("NRestarts")) == ("2", "0")
 
 
 def test_systemd_finds_little_that_the_service_could_do_to_the_machine(tmp_path: Path) -> None:
