@@ -20,23 +20,22 @@ from tests.house.tree import ROOT, project_files
 from tests.packages.newcomer import blocks as fenced
 from tests.packages.test_pages import PAGES as FOLLOWED
 
-FOLLOWED_TOO: Final = {"tutorial", "how-to/access-keys"}
+FOLLOWED_TOO: Final = {"tutorial", "how-to/access-keys", "how-to/remote-store"}
 """By the newcomer, in tests of their own."""
 
 RUN_ELSEWHERE: Final = {
     "mcp": "tests/services/test_mcp_process.py",
     "how-to/live-monitor": "tests/services/test_monitor_top.py",
-    "how-to/remote-store": "tests/remote/test_opening.py",
 }
 """Page → the test that runs its blocks, or does what they do where they need more than that: the
-host of an agent, a terminal, a remote database."""
+host of an agent, a terminal."""
 
 FOR_ONE_MACHINE: Final = {
     "examples/walk-through": "installs from a registry; tests/packages/test_installed.py installs",
     "how-to/backup": "a cron job and somebody's bucket; the newcomer runs the command in it",
     "how-to/live-monitor": "installs from a registry; tests/packages/test_installed.py installs",
     "how-to/monitoring": "containers; tests/deploy/test_monitoring.py runs what is in them",
-    "how-to/remote-store": "installs from a registry",
+    "how-to/remote-store": "installs from registries; the newcomer finds what that starts",
     "how-to/run-as-a-service": "containers; tests/deploy/test_image.py does the image's steps",
 }
 """Page → why its `sh` blocks are not run as they stand, and what is."""

@@ -14,7 +14,7 @@ from tests.house.tree import ROOT
 
 PAGES = (
     "examples/walk-through", "how-to/dead-letters", "how-to/filters", "how-to/migrating",
-    "how-to/outbox", "how-to/readers", "how-to/scaling-out", "how-to/serve",
+    "how-to/outbox", "how-to/readers", "how-to/remote-store", "how-to/scaling-out", "how-to/serve",
     "how-to/several-processes", "how-to/topics", "how-to/workers", "tutorial",
 )  # fmt: skip
 

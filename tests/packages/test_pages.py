@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +15,11 @@ import pytest
 import trustme
 
 from tests.conformance.key_calls import spellings
+from tests.hrana.sqld import running_sqld
+from tests.hrana.tursodb import running_tursodb
 from tests.packages.installed import Installed
 from tests.packages.newcomer import Desk, blocks
+from tests.remote.test_tokens import PUBLIC, token
 from tests.services.broker_process import content
 
 
@@ -114,6 +117,29 @@ def test_the_tutorial_can_be_followed(environment: Installed, tmp_path: Path) ->
         desk.follow([block for block in found if block[0] == "console"])
         desk.end_broker()
         desk.follow([block for block in found if block[0] != "console"])
+
+
+def test_the_page_on_remote_stores_can_be_followed(environment: Installed, tmp_path: Path) -> None:
+    found = blocks("docs/how-to/remote-store.md")
+    (program,) = (place for place, (language, _) in enumerate(found) if language == "python")
+    with running_sqld(tmp_path, key=PUBLIC) as hosted, running_tursodb(tmp_path) as beside:
+        moved = {
+            "libsql://queue-acme.example.com": f"libsql://127.0.0.1:{hosted.port}?tls=0",
+            "eyJhbGciOi…": token(a="rw"),
+            "127.0.0.1:8080": f"127.0.0.1:{beside.port}",
+        }
+        found = [(language, replaced(text, moved)) for language, text in found]
+        with Desk(tmp_path, environment) as desk:
+            desk.follow(found[:program])
+            desk.end_broker()  # a database has one owner
+            desk.follow(found[program:])
+            assert token(a="rw") not in "\n".join(desk.said)
+
+
+def replaced(text: str, moved: Mapping[str, str]) -> str:
+    for name, real in moved.items():
+        text = text.replace(name, real)
+    return text
 
 
 def test_the_page_on_keys_can_be_followed_and_leaves_no_secret_to_others(

@@ -23,6 +23,10 @@ def text(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
+PUBLIC: Final = text(KEY.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))
+"""What a server gets that takes the tokens of KEY."""
+
+
 def token(key: Ed25519PrivateKey = KEY, **claims: object) -> str:
     """A JWT with these claims, signed."""
     parts = ({"alg": "EdDSA", "typ": "JWT"}, claims)
@@ -32,8 +36,7 @@ def token(key: Ed25519PrivateKey = KEY, **claims: object) -> str:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    public = KEY.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
-    with running_sqld(tmp_path_factory.mktemp("sqld"), key=text(public)) as server:
+    with running_sqld(tmp_path_factory.mktemp("sqld"), key=PUBLIC) as server:
         yield server.url
 
 
