@@ -59,6 +59,15 @@ def value_at(found: Any, path: Path) -> object:  # noqa: ANN401 - whatever a req
     return found
 
 
+def refusal(call: Call, text: bytes) -> str:
+    """Why a request is refused; "" if it is taken."""
+    try:
+        decode_request(call, text)
+    except InvalidArgument as error:
+        return str(error)
+    return ""
+
+
 def test_the_integers_of_all_calls_are_found() -> None:
     names = {path[-1] for _, path in FIELDS}
     assert {"seq_number", "delay_ms", "ttl_ms", "max", "wait_time_ms", "limit", 0} <= names
@@ -86,18 +95,17 @@ def test_int64_is_accepted_to_its_ends_and_nothing_beyond(call: Call, path: Path
             decode_request(call, request_text(path, number))
 
 
+NOT_WHOLE = ("1.0", "1e3", "1.5", "1E2", "-0.0", "1e400", '"1"', '""', "true", "[]", "[1]", "{}")
+
+
 @pytest.mark.promise("W23")
 @each_field
-@pytest.mark.parametrize(
-    "number",
-    ["1.0", "1e3", "1.5", "1E2", "-0.0", "1e400", '"1"', '""', "true", "[]", "[1]", "{}"],
-)
 def test_what_is_no_whole_number_is_refused_by_the_name_of_the_field(
-    call: Call, path: Path, number: str
+    call: Call, path: Path
 ) -> None:
     name = next(step for step in reversed(path) if isinstance(step, str))
-    with pytest.raises(InvalidArgument, match=name):
-        decode_request(call, request_text(path, number))
+    answers = {number: refusal(call, request_text(path, number)) for number in NOT_WHOLE}
+    assert {number: text for number, text in answers.items() if name not in text} == {}
 
 
 @pytest.mark.parametrize("number", ["01", "+1", "0x1", ".5", "1.", "1_0", "-", "--1", "1e", "٣"])

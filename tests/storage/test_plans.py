@@ -40,9 +40,9 @@ def test_every_statement_has_a_pinned_plan() -> None:
 
 
 @pytest.mark.promise("E140")
-@pytest.mark.parametrize("name", STATEMENTS)
-def test_a_statement_runs_as_pinned(connection: apsw.Connection, name: str) -> None:
-    assert plan(connection, STATEMENTS[name]) == PLANS[name]
+def test_every_statement_runs_as_pinned(connection: apsw.Connection) -> None:
+    found = {name: plan(connection, sql) for name, sql in STATEMENTS.items()}
+    assert {name: lines for name, lines in found.items() if lines != PLANS.get(name)} == {}
 
 
 @pytest.mark.promise("E140")
@@ -83,9 +83,8 @@ FORBIDDEN = re.compile(
 )
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
-def test_a_statement_stays_in_the_portable_subset(name: str) -> None:
-    assert not FORBIDDEN.search(STATEMENTS[name])
+def test_every_statement_stays_in_the_portable_subset() -> None:
+    assert {name: sql for name, sql in STATEMENTS.items() if FORBIDDEN.search(sql)} == {}
 
 
 def test_the_layout_stays_in_the_portable_subset() -> None:
