@@ -4,80 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import msgspec
 import pytest
 import trio
 
 from mqlite_actor.contract import limits, wire
-from mqlite_actor.contract.errors import Canceled, MqliteError
+from mqlite_actor.contract.errors import Canceled
 from mqlite_actor.link import frames
-from mqlite_actor.link.client import Link, LinkLost, connect
-from mqlite_actor.link.frames import Ask, Begun, GiveBack, Item, Refusal
-from tests.engine.gate import bounded, sending, settled, taking, until
-from tests.link.peer import Rogue, rogue, short_path
-
-MESSAGE = wire.Message(seq_number=1, lock_token="t", body=b"x")
-TAKEN = wire.MessagesResponse(messages=[MESSAGE])
-
-
-@dataclass
-class Ends:
-    """A link, and the socket of the engine that the test plays."""
-
-    link: Link
-    sock: trio.socket.SocketType
-    other: Rogue
-    reader: frames.Frames = field(default_factory=lambda: frames.Frames(is_upward=True))
-    unread: list[Item] = field(default_factory=list)
-
-    async def hear(self) -> Item:
-        with bounded():
-            while not self.unread:
-                data = await self.sock.recv(1 << 20)
-                assert data, "the link has ended"
-                self.unread += self.reader.feed(data)
-        return self.unread.pop(0)
-
-    async def say(self, *items: bytes) -> None:
-        await self.sock.send(frames.frame(list(items)))
-
-
-@asynccontextmanager
-async def ends() -> AsyncIterator[Ends]:
-    with short_path() as path, rogue(path) as other:
-        async with trio.open_nursery() as nursery:
-            link = Link(await connect(path))
-            nursery.start_soon(nursery.start, link.run)
-            both = Ends(link, await other.accept_and_greet(), other)
-            await both.hear()  # its hello
-            yield both
-            nursery.cancel_scope.cancel()
-
-
-@dataclass
-class Caller:
-    """A call that can be cancelled, and how it ended."""
-
-    work: Callable[[], Awaitable[object]]
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    result: object = None
-    error: Exception | None = None
-    ended: trio.Event = field(default_factory=trio.Event)
-
-    async def run(self) -> None:
-        with self.scope:
-            try:
-                self.result = await self.work()
-            except (MqliteError, LinkLost) as error:
-                self.error = error
-        self.ended.set()
-
-    async def over(self) -> None:
-        with bounded():
-            await self.ended.wait()
-
+from mqlite_actor.link.client import Link, LinkLost
+from mqlite_actor.link.frames import Ask, Begun, Cancel, GiveBack, Refusal
+from tests.engine.gate import sending, settled, taking, until
+from tests.link.ends import TAKEN, Caller, Ends, ends
 
 QUESTIONS: dict[str, Callable[[Link], Awaitable[object]]] = {
     "check": lambda link: link.check("mqk_x"),
@@ -159,21 +97,24 @@ async def test_a_link_that_ends_under_a_confirmation_gives_nobody_its_messages(
     assert caller.error.was_sent
 
 
-# -- deadlines that move ---------------------------------------------------------------------------
+# -- leaving ---------------------------------------------------------------------------------------
 
 
-async def test_a_receiver_whose_deadline_was_moved_claims_again(nursery: trio.Nursery) -> None:
+async def test_a_receiver_whose_time_is_over_gives_back_what_came_in_spite_of_it(
+    nursery: trio.Nursery,
+) -> None:
     async with ends() as both:
         caller = Caller(lambda: both.link.call(taking("q")))
         nursery.start_soon(caller.run)
         await both.hear()
         caller.scope.deadline = trio.current_time()
-        await until(lambda: both.link._waiting[1].is_withdrawn)
-        await both.hear()  # the Cancel
+        assert isinstance(await both.hear(), Cancel)
         await both.say(frames.encoded_reply(1, TAKEN))
         back = await both.hear()
         assert isinstance(back, GiveBack)
         assert (back.claim, back.is_counted, len(back.leases)) == (1, False, 1)
+        nursery.start_soon(Caller(lambda: both.link.call(sending("q", b"x"))).run)
+        assert isinstance(await both.hear(), Ask), "what is given back is not withdrawn"
         await both.say(frames.encoded_reply(back.id, wire.EmptyResponse()))
         await caller.over()
     assert caller.scope.cancelled_caught

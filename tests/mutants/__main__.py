@@ -41,7 +41,7 @@ TESTS: Final = ("semantics", "engine", "link", "conformance", "model", "simulati
 KINDS: Final = ("embedded", "link", "remote")
 """Handles that do so."""
 
-FAR: Final = ("broker", "sqld", "tursodb", "server")
+FAR: Final = ("broker", "sqld", "tursodb")
 """What a fixture is called that starts another program."""
 
 SURVIVORS: Final = Path(__file__).with_name("survivors.txt")

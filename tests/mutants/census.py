@@ -6,6 +6,7 @@ program has changed. trials.py asks it which tests could notice a wrong in a lin
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import sys
@@ -107,7 +108,7 @@ class Watch:
 def taken(items: list[pytest.Item], runner: Runner, kept: Path, processes: int) -> Census:
     """The census of these tests; `kept` is where earlier ones are, and this one will be."""
     old: dict[str, Any] = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
-    shared = _digest(_shared())
+    program = _digest(sorted(PROGRAM.rglob("*.py")))
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
@@ -115,7 +116,7 @@ def taken(items: list[pytest.Item], runner: Runner, kept: Path, processes: int) 
     keys: dict[str, str] = {}
     jobs = []
     for file, its in files.items():
-        key = f"{shared} {_digest([file])} {len(its)}"
+        key = f"{program} {_digest(_leant_on(file))} {len(its)}"
         name = file.relative_to(ROOT).as_posix()
         if old.get(name, {}).get("key") == key:
             new[name] = old[name]
@@ -153,14 +154,20 @@ def _tests(files: dict[str, Any]) -> Iterator[Watched]:
             yield Watched(name, seconds, lines)
 
 
-def _shared() -> list[Path]:
-    """What every test may lean on: the program, and what is no test of its own."""
-    tests = (ROOT / "tests").rglob("*.py")
-    mutants = Path(__file__).parent
-    return [
-        *sorted(PROGRAM.rglob("*.py")),
-        *sorted(p for p in tests if not p.name.startswith("test_") and mutants not in p.parents),
-    ]
+def _leant_on(file: Path) -> list[Path]:
+    """A file of tests, and all below tests/ that it imports, or that pytest does for it."""
+    found: set[Path] = set()
+    waiting = [file, *(folder / "conftest.py" for folder in file.parents)]
+    while waiting:
+        each = waiting.pop()
+        if each in found or not each.is_relative_to(ROOT / "tests") or not each.exists():
+            continue
+        found.add(each)
+        for node in ast.walk(ast.parse(each.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+                waiting += [ROOT / f"{name.replace('.', '/')}.py" for name in names]
+    return sorted(found)
 
 
 def _digest(files: list[Path]) -> str:

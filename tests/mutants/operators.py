@@ -22,6 +22,9 @@ COMPARISONS: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
 SUMS: Final[dict[type[ast.operator], type[ast.operator]]] = {ast.Add: ast.Sub, ast.Sub: ast.Add}
 
 UNSEEN: Final = (ast.Assert, ast.arguments, ast.Import, ast.ImportFrom, ast.JoinedStr)
+ASSERTING: Final = ("_log.", "check_step", "lifecycle.check_step")
+"""Calls that change nothing in a program without mistakes."""
+
 SIGNATURE: Final = ("annotation", "returns", "decorator_list")
 
 
@@ -86,13 +89,13 @@ def _lines(statement: ast.stmt) -> range:
 
 
 def _is_idle(node: ast.AST) -> bool:
-    """What is only logged, and `strict=True`: that the lengths are equal by construction."""
+    """What is only logged or asserted, and `strict=True`: lengths that are equal anyway."""
     if isinstance(node, ast.keyword):
         return node.arg == "strict"
     return (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Call)
-        and ast.unparse(node.value.func).startswith("_log.")
+        and ast.unparse(node.value.func).startswith(ASSERTING)
     )
 
 

@@ -11,30 +11,35 @@ import gc
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
+from typing import TypeAlias
 
-_Key = tuple[str, int]
+_Key: TypeAlias = tuple[str, int]
+
+Living: TypeAlias = dict[str, list[FunctionType]]
+"""Functions by the file that they come from."""
 
 
-def plant(file: Path, tree: ast.Module) -> int:
+def living(folder: Path) -> Living:
+    """The functions that this process has of the modules in a folder. Asked once, before the forks:
+    it looks at every object that there is."""
+    found: Living = {}
+    for each in gc.get_objects():
+        if type(each) is FunctionType and each.__code__.co_filename.startswith(f"{folder}/"):
+            found.setdefault(each.__code__.co_filename, []).append(each)
+    return found
+
+
+def plant(functions: list[FunctionType], tree: ast.Module) -> int:
     """How many functions have other code now; what cannot be told apart is left as it was."""
-    new = _by_name(compile(tree, str(file), "exec", dont_inherit=True))
+    new = _by_name(compile(tree, functions[0].__code__.co_filename, "exec", dont_inherit=True))
     changed = 0
-    for function in living(file):
+    for function in functions:
         old = function.__code__
         codes = new.get(_key(old), [])
         if len(codes) == 1 and codes[0].co_freevars == old.co_freevars:
             function.__code__ = codes[0]
             changed += 1
     return changed
-
-
-def living(file: Path) -> list[FunctionType]:
-    """The functions that this process has of a module."""
-    return [
-        each
-        for each in gc.get_objects()
-        if type(each) is FunctionType and each.__code__.co_filename == str(file)
-    ]
 
 
 def _key(code: CodeType) -> _Key:

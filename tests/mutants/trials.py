@@ -1,13 +1,13 @@
 """Tries mutants: does a test that runs the spoiled line fail?
 
 Called by __main__.py with the tests collected. The tests that noticed something in the same module
-before come first, then the quickest.
+before come first, then the quickest of each file, then the second of each: no two files look at the
+same side of a thing.
 """
 
 from __future__ import annotations
 
-import ast
-from collections import Counter
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ import pytest
 from tests.mutants.census import PROGRAM, Census, Watched
 from tests.mutants.forks import BROKEN, FAILED, Job, Runner, run_all
 from tests.mutants.operators import Site, mutated
-from tests.mutants.planting import plant
+from tests.mutants.planting import living, plant
 
 SLACK: Final = 5.0
 """A mutant that takes so many times the sound program's time, and so many seconds more, hangs."""
@@ -57,7 +57,9 @@ class Trials:
         self._runner = runner
         self._census = census
         self._seconds = seconds
-        self._noticed: Counter[tuple[str, str]] = Counter()
+        self._noticed: set[tuple[str, str]] = set()
+        self._living = living(PROGRAM)
+        gc.freeze()  # what is there already is for no fork to look through
 
     def run(self, mutants: list[Mutant], processes: int) -> Iterator[Verdict]:
         """Try them all, so many at once; verdicts as they come."""
@@ -90,7 +92,7 @@ class Trials:
                 raise RuntimeError(f"{mutant.name}: {said}")
             word = "hangs" if code is None else "noticed" if code == FAILED else "lives"
             if word == "noticed":
-                self._noticed[mutant.part, said] += 1
+                self._noticed.add((mutant.part, said))
             yield Verdict(mutant, word, said)
 
     def _job(self, mutant: Mutant) -> Job:
@@ -102,12 +104,22 @@ class Trials:
     def _tests(self, mutant: Mutant) -> list[Watched]:
         """Those that run the place, in the order in which they are to."""
 
-        def first(test: Watched) -> tuple[int, float]:
-            return -self._noticed[mutant.part, test.name], test.seconds
+        files: dict[str, list[Watched]] = {}
+        for test in self._census.of(mutant.part, mutant.site.lines):
+            files.setdefault(test.name.partition("::")[0], []).append(test)
+        ranks = {
+            test.name: rank
+            for tests in files.values()
+            for rank, test in enumerate(sorted(tests, key=lambda test: test.seconds))
+        }
+
+        def first(test: Watched) -> tuple[bool, int, float]:
+            was_first = (mutant.part, test.name) in self._noticed
+            return not was_first, ranks[test.name], test.seconds
 
         chosen: list[Watched] = []
         left = self._seconds
-        for test in sorted(self._census.of(mutant.part, mutant.site.lines), key=first):
+        for test in sorted((test for tests in files.values() for test in tests), key=first):
             if not chosen or test.seconds <= left:
                 chosen.append(test)
                 left -= test.seconds
@@ -116,9 +128,7 @@ class Trials:
     def _try(self, mutant: Mutant, items: list[pytest.Item], said: Path) -> int:
         """In a fork."""
         file = PROGRAM / mutant.part
-        tree: ast.Module = mutated(file.read_text(encoding="utf-8"), mutant.number)
-        if not plant(file, tree):
-            raise RuntimeError("no function of the module lives")
+        plant(self._living[str(file)], mutated(file.read_text(encoding="utf-8"), mutant.number))
         for _ in self._runner.run(items):
             if self._runner.failed:
                 said.write_text(self._runner.failed[0], encoding="utf-8")

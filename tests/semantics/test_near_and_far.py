@@ -1,0 +1,157 @@
+"""What a claim takes is the same in a file and in a remote store, which is asked otherwise."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from mqlite_actor.clock import ManualClock
+from mqlite_actor.contract import wire
+from mqlite_actor.contract.wire import Message, QueueConfig
+from tests.conformance import asking
+from tests.remote.afar import afar
+from tests.storage.writer import Writer, writing
+
+LANES = QueueConfig(dead_letter_on_expire=True)
+LINE = QueueConfig(ordering_mode="strict_fifo", dead_letter_on_expire=True)
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module", params=["near", "far"])
+def writer(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Writer]:
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "far":
+        with afar(folder) as place:
+            yield place.writer
+    else:
+        with writing(folder / "q.db", clock=ManualClock()) as opened:
+            yield opened
+            opened.check()
+
+
+@pytest.fixture
+def queue() -> str:
+    return f"q{next(_numbers)}"
+
+
+def send(writer: Writer, queue: str, *lines: tuple[str, int], size: int = 1) -> list[int]:
+    """Messages by group and time to live; their numbers."""
+    batch = [Message(body=b"x" * size, group_id=group, ttl_ms=ttl) for group, ttl in lines]
+    return writer.ask(wire.SendRequest(queue=queue, messages=batch)).seq_numbers or []
+
+
+def drain(writer: Writer, queue: str, number: int, *, attempt: str = "") -> list[int]:
+    request = wire.ReceiveRequest(
+        queue=queue, max_messages=number, receive_mode=1, receive_attempt_id=attempt
+    )
+    return [message.seq_number for message in writer.ask(request).messages]
+
+
+def drained(writer: Writer, queue: str) -> list[int]:
+    """All that can be taken now, call by call."""
+    found: list[int] = []
+    while some := drain(writer, queue, 10):
+        found += some
+    return found
+
+
+def dead(writer: Writer, queue: str) -> list[int]:
+    page = writer.ask(wire.PeekRequest(queue=queue, state="dead_lettered", max=100))
+    return [message.seq_number for message in page.messages]
+
+
+@pytest.mark.parametrize("attempt", ["", "a"])
+@pytest.mark.parametrize(("config", "group"), [(LANES, "g"), (LINE, ""), (LANES, "")])
+def test_what_is_overdue_at_the_front_is_buried_and_who_stands_behind_comes(
+    writer: Writer, queue: str, config: QueueConfig, group: str, attempt: str
+) -> None:
+    writer.create(queue, config)
+    lines = [(group, 5), (group, 0), ("", 5), ("", 0), (group, 0)]
+    first, second, third, fourth, fifth = send(writer, queue, *lines)
+    writer.clock.advance(5)
+    found = drain(writer, queue, 10, attempt=attempt)
+    assert dead(writer, queue) == [first, third]
+    assert found[0] == second
+    if attempt:
+        assert drain(writer, queue, 10, attempt=attempt) == found, "and it can be repeated"
+    assert found + drained(writer, queue) == [second, fourth, fifth]
+
+
+def test_a_message_whose_time_ends_now_is_over_and_one_whose_does_later_is_not(
+    writer: Writer, queue: str
+) -> None:
+    writer.create(queue, LANES)
+    over, alive = send(writer, queue, ("", 5), ("", 6))
+    writer.clock.advance(5)
+    assert drained(writer, queue) == [alive]
+    assert dead(writer, queue) == [over]
+
+
+@pytest.mark.parametrize("config", [LANES, LINE])
+def test_a_drain_keeps_the_order_of_a_lane_among_others(
+    writer: Writer, queue: str, config: QueueConfig
+) -> None:
+    writer.create(queue, config)
+    sent = send(writer, queue, ("g", 0), ("", 0), ("g", 0), ("h", 0), ("g", 0), ("", 0), ("h", 0))
+    assert drained(writer, queue) == sent
+
+
+def test_a_drain_leaves_what_stands_behind_somebody_who_is_held(writer: Writer, queue: str) -> None:
+    writer.create(queue, LANES)
+    held, _, other = send(writer, queue, ("g", 0), ("g", 0), ("", 0))
+    assert [message.seq_number for message in writer.take(queue)] == [held]
+    assert drained(writer, queue) == [other]
+
+
+def deferred(writer: Writer, queue: str, *sizes: int) -> list[int]:
+    """Messages of these sizes, set aside."""
+    for size in sizes:
+        send(writer, queue, ("", 0), size=size)
+    taken = writer.take(queue, len(sizes))
+    for message in taken:
+        writer.ask(wire.DeferRequest(**asking.lease(queue, message)))
+    return [message.seq_number for message in taken]
+
+
+def recalled(writer: Writer, queue: str, *numbers: int) -> list[int]:
+    request = wire.ReceiveDeferredRequest(queue=queue, seq_numbers=[*numbers])
+    return [message.seq_number for message in writer.ask(request).messages]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "number"), [((4, 5, 1, 1), 3), ((4, 6, 1, 1), 2), ((4, 5, 2, 1), 3), ((11, 1), 1)]
+)
+def test_a_page_of_deferred_messages_ends_with_the_one_that_fills_it(
+    writer: Writer, queue: str, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], number: int
+) -> None:
+    writer.create(queue)
+    numbers = deferred(writer, queue, *sizes)
+    monkeypatch.setattr(writer.store.ledger, "_page_bytes", 10)
+    assert recalled(writer, queue, *numbers) == numbers[:number]
+    assert recalled(writer, queue, *numbers) == numbers[number:]
+
+
+def test_only_what_is_deferred_here_can_be_recalled(writer: Writer, queue: str) -> None:
+    writer.create(queue)
+    writer.create(f"{queue}-other")
+    (mine,) = deferred(writer, queue, 1)
+    (elsewhere,) = deferred(writer, f"{queue}-other", 1)
+    (active,) = send(writer, queue, ("", 0))
+    assert recalled(writer, queue, elsewhere, active, 10**9, mine, mine) == [mine]
+    assert recalled(writer, queue, mine) == [], "and only once"
+
+
+@pytest.mark.parametrize("delay_ms", [1, 2])
+def test_the_shortest_delay_is_a_delay(writer: Writer, queue: str, delay_ms: int) -> None:
+    writer.create(queue)
+    send(writer, queue, ("", 0))
+    (message,) = writer.take(queue)
+    writer.ask(wire.AbandonRequest(**asking.lease(queue, message), delay_ms=delay_ms))
+    assert writer.take(queue) == []
+    stats = writer.ask(wire.StatsRequest(queue=queue))
+    assert (stats.active, stats.scheduled) == (0, 1)
