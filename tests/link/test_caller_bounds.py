@@ -144,6 +144,23 @@ async def test_an_answer_that_never_comes_is_not_waited_for_and_its_messages_go_
         assert not both.link.lost.is_set()
 
 
+async def test_of_a_late_answer_without_messages_nothing_goes_back(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LINK_CANCEL_SECONDS", 0.0)
+    async with ends() as both:
+        caller = Caller(lambda: both.link.call(taking("q")))
+        nursery.start_soon(caller.run)
+        await both.hear()
+        caller.scope.cancel()
+        await caller.over()
+        assert isinstance(await both.hear(), Cancel)
+        await both.say(frames.encoded_reply(1, wire.MessagesResponse(messages=[])))
+        await until(lambda: not both.link._waiting)
+        calling(both, nursery)
+        await asked(both)
+
+
 async def test_an_engine_that_takes_nothing_is_given_up(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +196,22 @@ async def test_a_call_on_a_link_that_is_over_says_why_and_that_it_was_not_sent()
             await both.link.call(sending("q", b"x"))
         assert not caught.value.was_sent
         assert caught.value.reason == str(caught.value)
+
+
+async def test_who_waits_for_room_learns_that_the_link_is_over(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LINK_CALLS_MAX", 1)
+    async with ends() as both:
+        inside = calling(both, nursery)
+        await asked(both)
+        outside = calling(both, nursery)
+        await until(both.link._line.locked)
+        both.sock.close()
+        for caller, was_sent in ((inside, True), (outside, False)):
+            await caller.over()
+            assert isinstance(caller.error, LinkLost)
+            assert caller.error.was_sent is was_sent
 
 
 async def test_a_link_to_something_else_ends_before_anything_is_sent(

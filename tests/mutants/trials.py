@@ -1,13 +1,14 @@
 """Tries mutants: does a test that runs the spoiled line fail?
 
 Called by __main__.py with the tests collected. The tests that noticed something in the same module
-before come first, then the quickest of each file, then the second of each: no two files look at the
-same side of a thing.
+before come first, then the quickest of each file, then the second of each, and so on: no two files
+look at the same side of a thing, and those of the part's own folder look closest.
 """
 
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +23,11 @@ from tests.mutants.operators import Site, mutated
 from tests.mutants.planting import living, plant
 
 SLACK: Final = 5.0
-"""A mutant that takes so many times the sound program's time, and so many seconds more, hangs."""
+"""A test hangs that takes so many times what it took, watched, of the sound program, and so many
+seconds more."""
+
+NEAR: Final = 6
+"""So many tests of a file in the part's own folder come where one of another file does."""
 
 
 @dataclass(frozen=True)
@@ -97,19 +102,19 @@ class Trials:
 
     def _job(self, mutant: Mutant) -> Job:
         tests = self._tests(mutant)
-        items = [self._items[test.name] for test in tests]
-        seconds = SLACK * sum(test.seconds for test in tests) + SLACK
-        return Job(partial(self._try, mutant, items), seconds)
+        seconds = sum(map(_patience, tests))
+        return Job(partial(self._try, mutant, tests), seconds)
 
     def _tests(self, mutant: Mutant) -> list[Watched]:
         """Those that run the place, in the order in which they are to."""
 
+        home = f"tests/{mutant.part.partition('/')[0]}/"
         files: dict[str, list[Watched]] = {}
         for test in self._census.of(mutant.part, mutant.site.lines):
             files.setdefault(test.name.partition("::")[0], []).append(test)
         ranks = {
-            test.name: rank
-            for tests in files.values()
+            test.name: rank // (NEAR if name.startswith(home) else 1)
+            for name, tests in files.items()
             for rank, test in enumerate(sorted(tests, key=lambda test: test.seconds))
         }
 
@@ -125,12 +130,21 @@ class Trials:
                 left -= test.seconds
         return chosen
 
-    def _try(self, mutant: Mutant, items: list[pytest.Item], said: Path) -> int:
-        """In a fork."""
+    def _try(self, mutant: Mutant, tests: list[Watched], said: Path) -> int:
+        """In a fork, which the alarm ends when one test hangs."""
         file = PROGRAM / mutant.part
         plant(self._living[str(file)], mutated(file.read_text(encoding="utf-8"), mutant.number))
-        for _ in self._runner.run(items):
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, _patience(tests[0]))
+        for place, _ in enumerate(self._runner.run([self._items[test.name] for test in tests]), 1):
             if self._runner.failed:
                 said.write_text(self._runner.failed[0], encoding="utf-8")
                 return FAILED
+            if place < len(tests):
+                signal.setitimer(signal.ITIMER_REAL, _patience(tests[place]))
+        signal.setitimer(signal.ITIMER_REAL, 0)
         return 0
+
+
+def _patience(test: Watched) -> float:
+    return SLACK * test.seconds + SLACK
