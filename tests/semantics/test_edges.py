@@ -1,0 +1,133 @@
+"""The edges of a lease: its last millisecond, its last delivery, and what no lease covers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqlite_actor.clock import ManualClock
+from mqlite_actor.contract import wire
+from mqlite_actor.contract.errors import LockLost, QueueNotFound
+from mqlite_actor.contract.ext import ReleaseRequest
+from mqlite_actor.contract.wire import Message, QueueConfig
+from mqlite_actor.engine import commands
+from tests.conformance import asking
+from tests.storage.writer import Writer, writing
+
+LOCK_MS = 1000
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[Writer]:
+    with writing(tmp_path / "q.db", clock=ManualClock()) as opened:
+        opened.create("q", QueueConfig(lock_duration_ms=LOCK_MS))
+        yield opened
+        opened.check()
+
+
+def held(writer: Writer) -> Message:
+    writer.send("q", b"x")
+    (message,) = writer.take("q")
+    return message
+
+
+def _batch(writer: Writer, message: Message, kind: type[Any], queue: str = "q") -> bool:
+    item = wire.SettleItem(seq_number=message.seq_number, lock_token=message.lock_token)
+    try:
+        (result,) = writer.ask(kind(queue=queue, messages=[item])).results
+    except QueueNotFound:
+        return False
+    ok: bool = result.ok
+    return ok
+
+
+def _single(writer: Writer, message: Message, kind: type[Any], queue: str = "q") -> bool:
+    try:
+        writer.ask(kind(**asking.lease(queue, message)))
+    except (LockLost, QueueNotFound):
+        return False
+    return True
+
+
+def _hand_back(writer: Writer, message: Message, kind: type[Any], queue: str = "q") -> bool:
+    lease = message.seq_number, bytes.fromhex(message.lock_token)
+    (outcome,) = writer.group(kind(queue, (lease,)))
+    return bool(outcome.unwrap())
+
+
+Deed = Callable[[Writer, Message, type[Any], str], bool]
+
+DEEDS: dict[str, tuple[Deed, type[Any]]] = {
+    "complete": (_single, wire.CompleteRequest),
+    "abandon": (_single, wire.AbandonRequest),
+    "reject": (_single, wire.RejectRequest),
+    "defer": (_single, wire.DeferRequest),
+    "renew": (_single, wire.RenewRequest),
+    "complete batch": (_batch, wire.CompleteBatchRequest),
+    "renew batch": (_batch, wire.RenewBatchRequest),
+    "release": (_batch, ReleaseRequest),
+    "hand back": (_hand_back, commands.Release),
+}
+
+
+@pytest.mark.parametrize(("deed", "kind"), DEEDS.values(), ids=DEEDS.keys())
+def test_a_lease_holds_to_its_last_millisecond_and_no_longer(
+    writer: Writer, deed: Deed, kind: type[Any]
+) -> None:
+    first = held(writer)
+    writer.clock.advance(LOCK_MS - 1)
+    assert deed(writer, first, kind, "q")
+    second = held(writer) if kind is not commands.Release else writer.take("q")[0]
+    writer.clock.advance(LOCK_MS)
+    assert not deed(writer, second, kind, "q"), "a lease that ends now has ended"
+
+
+@pytest.mark.parametrize(("deed", "kind"), DEEDS.values(), ids=DEEDS.keys())
+def test_a_lease_is_one_of_its_own_queue(writer: Writer, deed: Deed, kind: type[Any]) -> None:
+    message = held(writer)
+    writer.create("other")
+    for queue in ("other", "none"):
+        assert not deed(writer, message, kind, queue)
+    assert deed(writer, message, kind, "q")
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1, 500])
+def test_the_last_delivery_ends_among_the_dead_however_it_is_delayed(
+    writer: Writer, delay_ms: int
+) -> None:
+    writer.create("q", QueueConfig(lock_duration_ms=LOCK_MS, max_delivery_count=2))
+    writer.send("q", b"x")
+    states = []
+    for _ in range(2):
+        (message,) = writer.take("q")
+        writer.ask(wire.AbandonRequest(**asking.lease("q", message), delay_ms=delay_ms))
+        (left,) = writer.ask(wire.PeekRequest(queue="q", max=1)).messages
+        states.append(left.state)
+        writer.clock.advance(delay_ms)
+        writer.group(commands.Activate())
+    assert states == ["scheduled" if delay_ms else "active", "dead_lettered"]
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_an_attempt_that_got_nothing_is_not_remembered(writer: Writer, mode: int) -> None:
+    again = wire.ReceiveRequest(queue="q", receive_attempt_id="a", receive_mode=mode)
+    assert writer.ask(again).messages == []
+    writer.send("q", b"x")
+    (message,) = writer.ask(again).messages
+    assert message.body == b"x"
+    assert writer.ask(again).messages == [message]
+    plain = wire.ReceiveRequest(queue="q", receive_mode=mode)
+    assert writer.ask(plain).messages == []
+
+
+def test_a_renewal_runs_from_now(writer: Writer) -> None:
+    message = held(writer)
+    item = wire.SettleItem(seq_number=message.seq_number, lock_token=message.lock_token)
+    for step in (0, 7):
+        writer.clock.advance(step)
+        (result,) = writer.ask(wire.RenewBatchRequest(queue="q", messages=[item])).results
+        assert result.ok
+        assert result.locked_until_ms == writer.clock.now_ms() + LOCK_MS
