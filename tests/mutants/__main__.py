@@ -178,9 +178,11 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at once")
     kept = Path(tempfile.gettempdir()) / "mqlite-mutants"
     parser.add_argument("--kept", type=Path, default=kept, help="folder of verdicts and census")
-    tool = Tool(parser.parse_args())
+    parser.add_argument("--tests", nargs="+", default=TESTS, help="files or folders below tests/")
+    options = parser.parse_args()
+    tool = Tool(options)
     os.environ.update(SMALL)
-    tests = [str(ROOT / "tests" / name) for name in TESTS]
+    tests = [str(ROOT / "tests" / name) for name in options.tests]
     code = pytest.main([*PYTEST, f"--rootdir={ROOT}", *tests], plugins=[tool])
     sys.exit(code or tool.has_failed)
 

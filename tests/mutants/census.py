@@ -129,7 +129,7 @@ def taken(items: list[pytest.Item], runner: Runner, kept: Path, processes: int) 
         name, failed, rest = said.split("\n", 2)
         new[name] = {"key": keys[name], "tests": json.loads(rest)}
         print(f"   watched {name}; left out: {failed or 'none'}", flush=True)
-        kept.write_text(json.dumps(new), "utf-8")
+        kept.write_text(json.dumps(old | new), "utf-8")
     return Census(_tests(new))
 
 

@@ -18,6 +18,7 @@ from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.engine.group import run_group
 from mqlite_actor.engine.outcomes import GroupResult
+from tests.conformance import asking
 from tests.storage.writer import Writer, writing
 
 QUEUES = {
@@ -84,6 +85,40 @@ def test_sends_make_true_what_they_would_alone(
         page = [writer.ask(wire.PeekRequest(queue=name, max=99)).messages for name in QUEUES]
         seen.append((answers, result.wakes, result.events, result.dues, page))
     assert seen[0] == seen[1]
+
+
+GROUPED = Message(body=b"x", group_id="g")
+LATER = wire.SendRequest(queue="q", messages=[GROUPED], scheduled_enqueue_time_ms=2**50)
+
+
+@pytest.mark.parametrize(
+    ("requests", "wakes"),
+    [
+        ([send("q"), send("q", Message(), Message())], {"q": 3}),
+        ([send("q", GROUPED)], {"q": 1}),
+        ([send("q", GROUPED), send("q", GROUPED, GROUPED)], {"q": 1}),
+        ([send("line"), send("line"), send("line")], {"line": 1}),
+        ([LATER], {}),
+        ([LATER, send("q", GROUPED)], {"q": 1}),
+        ([send("window"), send("window")], {"window": 1}),
+    ],
+)
+def test_each_message_that_can_be_taken_wakes_one_and_no_other_does(
+    writers: list[Writer], requests: list[wire.SendRequest], wakes: dict[str, int]
+) -> None:
+    for writer in writers:
+        assert ran(writer, *requests).wakes == wakes
+
+
+@pytest.mark.parametrize("kind", [wire.CompleteRequest, wire.RejectRequest, wire.AbandonRequest])
+def test_who_comes_forward_in_a_lane_wakes_one(writers: list[Writer], kind: type[Any]) -> None:
+    for writer in writers:
+        ran(writer, send("q", GROUPED), send("q", GROUPED), send("line"), send("line"))
+        for queue in ("q", "line"):
+            (message,) = writer.take(queue)
+            lease = asking.lease(queue, message)
+            assert ran(writer, kind(**lease)).wakes == {queue: 1}
+            assert ran(writer, kind(**lease)).wakes == {}, "a repetition changes nothing"
 
 
 def claim(
