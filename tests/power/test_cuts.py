@@ -70,7 +70,7 @@ class Trial:
         name = self.dice.choice(tuple(FATES))
         files = disk.remains(FATES[name](self.dice, disk.unsynced()))
         try:
-            found = examine(self.folder / "cut", files, disk, record)
+            found = examine(self.folder / "cut", files, disk, record, {})
         except (Violation, AssertionError) as error:
             error.add_note(f"{where}, fate {name!r}, {disk.unsynced()} changes in doubt")
             raise

@@ -22,7 +22,7 @@ from mqlite_actor.storage.sqlite import open_store
 from tests import figures
 from tests.power.disk import Begun, Disk
 from tests.power.fates import FATES
-from tests.power.judge import STORE, Record, Violation, examine, laid_out
+from tests.power.judge import STORE, Known, Record, Violation, examine, laid_out
 from tests.power.life import Life
 from tests.power.recording_vfs import Journal, recording
 from tests.storage.foreign import BUSINESS, as_rollback_journal, execute
@@ -122,6 +122,7 @@ def cut_everywhere(folder: Path, journal: Journal, record: Record) -> int:
     """Cut after each event; how often."""
     dice = random.Random(SEED)
     disk, cuts = Disk(), 0
+    known: Known = {}
     for place, event in enumerate(journal.events):
         disk.happens(event)
         if place < journal.first:
@@ -129,7 +130,7 @@ def cut_everywhere(folder: Path, journal: Journal, record: Record) -> int:
         for name in dice.sample(tuple(FATES), EACH):
             files = disk.remains(FATES[name](dice, disk.unsynced()))
             try:
-                examine(folder / "cut", files, disk, record)
+                examine(folder / "cut", files, disk, record, known)
             except (Violation, AssertionError) as error:
                 error.add_note(f"after event {place} ({event!r:.80}), fate {name!r}")
                 error.add_note(f"MQLITE_POWER_SEED={SEED} MQLITE_POWER_EACH={EACH}")
