@@ -48,6 +48,10 @@ _SET_CHILD_SUBREAPER: Final = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2)."""
 
 
+_Plain: Final = subprocess.Popen
+"""As it is outside started_by_others: what waits is never begun from another that waits."""
+
+
 class Warm:
     """The interpreters that wait, and whether they are used."""
 
@@ -92,7 +96,7 @@ class Warm:
         if packages not in self._waiting:
             ours, theirs = socket.socketpair()
             with theirs:
-                process = subprocess.Popen(
+                process = _Plain(
                     [sys.executable, "-m", "tests.warm", str(theirs.fileno()), *packages],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,

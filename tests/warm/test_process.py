@@ -16,7 +16,7 @@ import pytest
 from tests.conformance.broker import BOUND_SECONDS
 from tests.services.broker_process import BrokerProcess, started
 from tests.services.cli_process import PYTHON, Shell, clean_environ
-from tests.warm.process import Popen, warm
+from tests.warm.process import Popen, started_by_others, warm
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="every start is cold here")
 
@@ -129,6 +129,15 @@ def test_words_that_are_no_text_arrive_and_what_is_refused_is_refused_the_same(
         ]
         found.append([(each.code, each.out, each.err) for each in answers])
     assert found[0] == found[1]
+
+
+def test_what_others_start_first_of_all_begins_warm_too(tmp_path: Path) -> None:
+    warm.end()
+    with started_by_others():
+        process = subprocess.Popen(
+            [*PYTHON, "version"], cwd=tmp_path, env=clean_environ({}), stdout=subprocess.DEVNULL
+        )
+        assert process.wait(BOUND_SECONDS) == 0
 
 
 def test_a_signal_is_its_exit_code_and_a_session_is_its_own(tmp_path: Path) -> None:
