@@ -11,7 +11,7 @@ import pytest
 from tests.sdk.loopback import engine_replies, loopback, reply
 from tests.services.cli_process import Shell
 
-pytestmark = pytest.mark.cold  # of each kind of program, some begin as they do for users
+as_users_do = pytest.mark.cold  # of each kind of program, some begin so
 
 GOLD = 'properties.tier == "gold"'
 
@@ -23,6 +23,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
         yield Shell(tmp_path, MQLITE_ENDPOINT=server.url)
 
 
+@as_users_do
 @pytest.mark.promise("T26")
 def test_a_publish_reaches_the_subscriptions_whose_filter_matches(shell: Shell) -> None:
     assert shell.ok("subscribe", "sales", "gold", "--expr", GOLD) == (
@@ -34,6 +35,7 @@ def test_a_publish_reaches_the_subscriptions_whose_filter_matches(shell: Shell) 
 
 
 @pytest.mark.promise("T52")
+@as_users_do
 def test_subscribing_again_changes_the_filter_and_nothing_else(shell: Shell) -> None:
     shell.ok("subscribe", "sales", "gold", "--expr", GOLD)
     before = shell.ok("list")

@@ -33,7 +33,7 @@ from tests.services.mcp_process import (
     silent,
 )
 
-pytestmark = pytest.mark.cold  # of each kind of program, some begin as they do for users
+as_users_do = pytest.mark.cold  # what an end takes apart is there then as a start has made it
 
 
 @pytest.fixture
@@ -69,6 +69,7 @@ async def made(broker: Broker, queue: str) -> None:
         await handle.send_one(queue, b"one")
 
 
+@as_users_do
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_the_end_gives_back_what_the_agent_held(
     broker: Broker, tmp_path: Path, queue: str, number: signal.Signals | None
@@ -131,6 +132,7 @@ def orphan(folder: Path, calls: list[dict[str, Any]], environ: dict[str, str]) -
             parent.kill()
 
 
+@as_users_do
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
 async def test_a_killed_parent_takes_the_server_along_and_loses_nothing(
     broker: Broker, tmp_path: Path, queue: str
@@ -140,6 +142,7 @@ async def test_a_killed_parent_takes_the_server_along_and_loses_nothing(
     await assert_given_back(broker, queue)
 
 
+@as_users_do
 def test_a_broker_that_never_answers_does_not_keep_it(tmp_path: Path) -> None:
     with silent() as mute, lines(tmp_path, MQLITE_ENDPOINT=endpoint_of(mute)) as it:
         it.begin()
@@ -179,6 +182,7 @@ async def test_a_killed_broker_is_an_answer_and_a_new_one_is_found(tmp_path: Pat
                 assert (await it.ok("stats", queue="q"))["total"] == 0
 
 
+@as_users_do
 async def test_a_file_of_its_own_is_free_again_when_it_ends(tmp_path: Path) -> None:
     async with agent(tmp_path, "--db", "mq.db") as it:
         await it.ok("create_queue", name="q")
