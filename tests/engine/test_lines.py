@@ -12,6 +12,7 @@ from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Closed
 from mqlite_actor.engine.mailbox import Job, Mailbox, Where
 from mqlite_actor.engine.waiters import Waiters
+from tests.engine.gate import until
 
 
 def poll(queue: str = "q", number: int = 1, *, seconds: float = 1000.0) -> Job:
@@ -178,6 +179,30 @@ async def test_a_closed_mailbox_gives_out_what_is_inside_and_then_nothing() -> N
     assert mailbox.close(Closed("over")) == [outside]
     assert await mailbox.take() == [inside]
     assert await mailbox.take() == []
+
+
+@pytest.mark.parametrize("comes", [True, False])
+async def test_who_waits_for_work_wakes_when_it_comes_or_never_will(
+    nursery: trio.Nursery, *, comes: bool
+) -> None:
+    mailbox, job = Mailbox(), command()
+    groups: list[list[Job]] = []
+
+    async def take() -> None:
+        groups.append(await mailbox.take())
+
+    for number in (1, 2):
+        nursery.start_soon(take)
+        await until(lambda: mailbox.is_asleep)
+        if comes:
+            mailbox.put(job)
+        else:
+            mailbox.close(Closed("over"))
+        await until(lambda: len(groups) == number)  # noqa: B023  # waited for in this round
+        assert groups[-1] == ([job] if comes else [])
+        if not comes:
+            return
+        assert not mailbox.is_asleep
 
 
 async def test_a_mailbox_that_is_broken_is_emptied_whole() -> None:

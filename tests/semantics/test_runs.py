@@ -196,6 +196,8 @@ def test_completes_of_a_run_answer_each_for_itself(writers: list[Writer]) -> Non
         )  # fmt: skip
         oks = [hasattr(each, "value") for each in result.outcomes]
         assert oks == [True, False, True, False, True, False, False, True]
-        seen.append((result.events, result.dues, result.wakes, writer.bodies("q", "locked")))
+        said = [str(getattr(each, "error", "")) for each in result.outcomes]
+        left = writer.bodies("q", "locked")
+        seen.append((said, result.events, result.dues, result.wakes, left))
     assert seen[0] == seen[1]
     assert seen[0][-1] == [b"x"]
