@@ -16,6 +16,7 @@ import pytest
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.wire import Message, QueueConfig
+from mqlite_actor.engine import commands
 from mqlite_actor.engine.group import run_group
 from mqlite_actor.engine.outcomes import GroupResult
 from tests.conformance import asking
@@ -201,3 +202,23 @@ def test_completes_of_a_run_answer_each_for_itself(writers: list[Writer]) -> Non
         seen.append((said, result.events, result.dues, result.wakes, left))
     assert seen[0] == seen[1]
     assert seen[0][-1] == [b"x"]
+
+
+def test_what_a_group_took_is_told_for_each_command_and_for_the_whole(
+    writers: list[Writer],
+) -> None:
+    for writer in writers:
+        writes = ran(writer, send("q"), send("q"), send("none")).timings
+        looks = ran(writer, wire.StatsRequest(queue="q")).timings
+        alone = ran(writer, commands.TruncateLog()).timings
+        for timings, told in (
+            (writes, {("write", False): 2, ("read", True): 1, ("transaction", False): 1}),
+            (looks, {("read", False): 1, ("transaction", False): 1}),
+            (alone, {("transaction", False): 1}),
+        ):
+            found: dict[tuple[str, bool], int] = {}
+            for kind, error, seconds, number in timings:
+                assert 0 <= seconds < 60
+                key = kind, error is not None
+                found[key] = found.get(key, 0) + number
+            assert {key: number for key, number in found.items() if number} == told
