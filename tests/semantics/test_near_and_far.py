@@ -10,6 +10,7 @@ import pytest
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.wire import Message, QueueConfig
+from mqlite_actor.engine.group import run_group
 from tests.conformance import asking
 from tests.remote.afar import afar
 from tests.storage.writer import Writer, writing
@@ -80,6 +81,17 @@ def test_what_is_overdue_at_the_front_is_buried_and_who_stands_behind_comes(
     if attempt:
         assert drain(writer, queue, 10, attempt=attempt) == found, "and it can be repeated"
     assert found + drained(writer, queue) == [second, fourth, fifth]
+
+
+def test_who_comes_forward_when_the_front_is_buried_wakes_one(writer: Writer, queue: str) -> None:
+    writer.create(queue, LANES)
+    _, second, _ = send(writer, queue, ("g", 5), ("g", 0), ("g", 0))
+    writer.clock.advance(5)
+    request = wire.ReceiveRequest(queue=queue, max_messages=9, receive_attempt_id="a")
+    result = run_group(writer.store, writer.table, [request], writer.clock)
+    assert [m.seq_number for m in result.outcomes[0].unwrap().messages] == [second]
+    assert result.wakes == {queue: 1}
+    assert result.events == {(queue, "dead_lettered"): 1, (queue, "delivered"): 1}
 
 
 def test_a_message_whose_time_ends_now_is_over_and_one_whose_does_later_is_not(
