@@ -15,7 +15,7 @@ from typing import Any
 
 import trio
 
-from mqlite_actor.contract import wire
+from mqlite_actor.contract import limits, wire
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.link import frames
 from mqlite_actor.link.frames import Begun, Cancel, Frames, Hello, Item, Refusal, Reply
@@ -106,7 +106,11 @@ class Peer:
 
 @asynccontextmanager
 async def linked(
-    engine: Engine, *, stopping: trio.Event | None = None, noted: Noted | None = None
+    engine: Engine,
+    *,
+    stopping: trio.Event | None = None,
+    noted: Noted | None = None,
+    hello_seconds: float = limits.LINK_HELLO_SECONDS,
 ) -> AsyncIterator[Peer]:
     """The bare other end of a link to an engine."""
     ours, theirs = socket.socketpair()
@@ -115,7 +119,8 @@ async def linked(
     stop = trio.Event() if stopping is None else stopping
 
     async def serve() -> None:
-        await ServedLink(theirs, engine, stopping=stop, noted=noted).run()
+        link = ServedLink(theirs, engine, stopping=stop, noted=noted, hello_seconds=hello_seconds)
+        await link.run()
         peer.gone.set()
 
     async with trio.open_nursery() as nursery:

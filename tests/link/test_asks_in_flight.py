@@ -1,15 +1,16 @@
-"""How much an engine's end of a link reads before it has answered what it read."""
+"""What an engine's end of a link holds at once, and what it lets go of."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import trio
 
-from mqlite_actor.contract import limits
+from mqlite_actor.contract import limits, wire
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.link import frames
-from mqlite_actor.link.frames import Ask
-from tests.engine.gate import Gate, bodies, create, sending, settled, until
+from mqlite_actor.link.frames import Ask, GiveBack, Probe, Reply
+from tests.engine.gate import Gate, bodies, create, sending, settled, take, taking, until
 from tests.link.peer import linked
 
 REQUEST = sending("q", bytes(1000))
@@ -46,3 +47,46 @@ async def test_a_link_is_not_read_while_more_than_its_bytes_are_in_flight(
         await peer.ask(3, REQUEST)
         await peer.reply(3)
     assert len(await bodies(engine, "q")) == 3
+
+
+async def test_what_is_given_back_is_not_held_any_more(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who gave back everything is not taken for a program that confirms nothing."""
+    monkeypatch.setattr(limits, "LINK_CALLS_MAX", 1)
+    await create(engine, "q")
+    await engine.call(sending("q", b"x"))
+    async with linked(engine) as peer:
+        await peer.greet()
+        for number in range(1, 9, 2):
+            await peer.ask(number, taking("q"))
+            (message,) = await peer.taken(number)
+            assert message.delivery_count == 1
+            lease = wire.SettleItem(seq_number=message.seq_number, lock_token=message.lock_token)
+            back = GiveBack(number + 1, number, "q", [lease], is_counted=False)
+            await peer.say(frames.encoded(back))
+            peer.asked[number + 1] = wire.CreateQueueRequest()
+            await peer.reply(number + 1)
+    assert len(await take(engine, "q")) == 1
+
+
+async def test_patience_with_a_program_ends_only_before_its_hello(engine: Engine) -> None:
+    async with linked(engine, hello_seconds=0.05) as silent:
+        await silent.ended()
+    async with linked(engine, hello_seconds=0.2) as peer:
+        await peer.greet()
+        await peer.ask(1, wire.ListQueuesRequest())
+        await peer.reply(1)
+        over = trio.current_time() + 0.3
+        await until(lambda: trio.current_time() > over)
+        await peer.ask(2, wire.ListQueuesRequest())
+        await peer.reply(2)
+
+
+async def test_a_program_learns_whether_the_engine_should_get_work(engine: Engine) -> None:
+    async with linked(engine) as peer:
+        await peer.greet()
+        await peer.say(frames.encoded(Probe(1)))
+        reply = await peer.hear()
+        assert isinstance(reply, Reply)
+        assert msgspec.msgpack.decode(reply.body) == engine.unready

@@ -14,6 +14,7 @@ from mqlite_actor.contract.errors import LockLost, QueueNotFound
 from mqlite_actor.contract.ext import ReleaseRequest
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.engine import commands
+from mqlite_actor.engine.group import run_group
 from tests.conformance import asking
 from tests.storage.writer import Writer, writing
 
@@ -131,3 +132,31 @@ def test_a_renewal_runs_from_now(writer: Writer) -> None:
         (result,) = writer.ask(wire.RenewBatchRequest(queue="q", messages=[item])).results
         assert result.ok
         assert result.locked_until_ms == writer.clock.now_ms() + LOCK_MS
+
+
+# -- dead letters and filters ----------------------------------------------------------------------
+
+
+def test_a_dead_letter_that_lives_for_ever_does_so_when_it_is_revived(writer: Writer) -> None:
+    writer.ask(wire.RejectRequest(**asking.lease("q", held(writer))))
+    writer.create("q", QueueConfig(lock_duration_ms=LOCK_MS, default_ttl_ms=5))
+    outcome, end = writer.group(commands.LastDeadLetter("q"), commands.LastDeadLetter("q", "none"))
+    with pytest.raises(QueueNotFound):
+        end.unwrap()
+    chunk = commands.RedriveChunk("q", "", 0, outcome.unwrap(), 2**62, 10)
+    assert writer.group(chunk)[0].unwrap()[0] == 1
+    writer.clock.advance(LOCK_MS)
+    assert [m.body for m in writer.take("q")] == [b"x"]
+
+
+def test_a_filter_that_does_not_compile_any_more_lets_nothing_through(writer: Writer) -> None:
+    request = wire.SubscribeRequest(topic="t", name="s", filter=wire.Filter(expr="1 == 1"))
+    writer.ask(request)
+    writer.store.run([("UPDATE subscriptions SET expr = 'no such'", ())])
+    writer.store.ledger.forget()
+    for place in range(2):
+        sending = wire.SendRequest(queue="t", messages=[Message(body=b"x")])
+        result = run_group(writer.store, writer.table, [sending], writer.clock)
+        assert result.outcomes[0].unwrap().seq_numbers == [0]
+        assert result.filter_failures == ({} if place else {("s", "compile"): 1})
+    assert writer.bodies("s") == []
