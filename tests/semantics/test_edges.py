@@ -10,8 +10,13 @@ import pytest
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import LockLost, QueueNotFound
-from mqlite_actor.contract.ext import ReleaseRequest
+from mqlite_actor.contract.errors import GenerationConflict, LockLost, QueueNotFound
+from mqlite_actor.contract.ext import (
+    DeleteSubscriptionRequest,
+    MessagePatch,
+    ReleaseRequest,
+    ResubmitRequest,
+)
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.group import run_group
@@ -160,3 +165,70 @@ def test_a_filter_that_does_not_compile_any_more_lets_nothing_through(writer: Wr
         assert result.outcomes[0].unwrap().seq_numbers == [0]
         assert result.filter_failures == ({} if place else {("s", "compile"): 1})
     assert writer.bodies("s") == []
+
+
+def test_a_clearing_stops_where_the_queue_is_another_of_its_name(writer: Writer) -> None:
+    writer.send("q", b"x")
+    end = 2**62
+    for chunk in (
+        commands.PurgeActiveChunk("q", "another", 0, end, end, 10),
+        commands.DiscardChunk("q", "another", 10),
+    ):
+        with pytest.raises(GenerationConflict):
+            writer.group(chunk)[0].unwrap()
+    assert writer.bodies("q") == [b"x"]
+    assert writer.group(commands.DiscardChunk("none", "another", 10))[0].unwrap() == (0, True)
+
+
+def test_the_end_of_a_subscription_can_be_repeated(writer: Writer) -> None:
+    writer.ask(wire.SubscribeRequest(topic="t", name="s"))
+    (generation,) = [
+        each.generation for each in writer.ask(wire.ListQueuesRequest()).queues if each.name == "s"
+    ]
+    request = DeleteSubscriptionRequest(topic="t", name="s", generation=generation)
+    for _ in range(2):
+        assert writer.group(commands.EndSubscription(request))[0].unwrap() == ("", 0)
+
+
+# -- what changes under messages -------------------------------------------------------------------
+
+
+def test_a_queue_that_becomes_a_line_gives_out_its_first_and_one_that_no_longer_is_all(
+    writer: Writer,
+) -> None:
+    first, second, third = writer.send("q", b"1", b"2", b"3")
+    writer.create("q", QueueConfig(ordering_mode="strict_fifo"))
+    (held_one, *others) = writer.take("q", 3)
+    assert (held_one.seq_number, others) == (first, [])
+    writer.ask(wire.CompleteRequest(**asking.lease("q", held_one)))
+    plain = wire.CreateQueueRequest(name="q", config=QueueConfig())
+    result = run_group(writer.store, writer.table, [plain], writer.clock)
+    assert result.wakes["q"] >= 2
+    assert [m.seq_number for m in writer.take("q", 3)] == [second, third]
+
+
+def test_a_line_begins_behind_what_is_held(writer: Writer) -> None:
+    writer.send("q", b"1", b"2")
+    (first,) = writer.take("q")
+    writer.create("q", QueueConfig(ordering_mode="strict_fifo"))
+    assert writer.take("q", 2) == []
+    writer.ask(wire.AbandonRequest(**asking.lease("q", first)))
+    assert [m.body for m in writer.take("q", 2)] == [b"1"]
+
+
+@pytest.mark.parametrize("is_chosen", [True, False])
+def test_a_chosen_dead_letter_that_goes_back_is_counted_and_wakes_one(
+    writer: Writer, *, is_chosen: bool
+) -> None:
+    message = held(writer)
+    writer.ask(wire.RejectRequest(**asking.lease("q", message)))
+    seq = message.seq_number
+    request = (
+        commands.RedriveSelectedChunk("q", "", (seq, seq))
+        if is_chosen
+        else ResubmitRequest(queue="q", seq_number=seq, message=MessagePatch())
+    )
+    result = run_group(writer.store, writer.table, [request], writer.clock)
+    result.outcomes[0].unwrap()
+    assert result.wakes == {"q": 1}
+    assert result.events[("q", "redriven")] == 1
