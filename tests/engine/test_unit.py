@@ -30,8 +30,8 @@ def rows(word: str) -> list[Row]:
 class Trial:
     """One unit, and a ledger for it."""
 
-    def __init__(self, step: Step) -> None:
-        self.unit = Unit([0], step, frozenset())
+    def __init__(self, step: Step, *, is_alone: bool = False) -> None:
+        self.unit = Unit([0], step, None if is_alone else frozenset())
         self.ledger = Ledger(page_bytes=1000, keeps_leases=True)
 
     def goes_on(self) -> bool:
@@ -164,3 +164,32 @@ def test_a_refusal_is_an_answer_until_something_was_written() -> None:
     assert isinstance(answer, NotFound)
     with pytest.raises(NotFound):
         Trial(write_and_refuse).goes_on()
+
+
+def test_a_run_that_stops_at_a_question_leaves_nothing_in_the_ledger() -> None:
+    numbers: list[int] = []
+    queue: Any = "what it knows of a queue"
+
+    def step(tx: Transaction) -> Sequence[Any]:
+        numbers.append(tx.next_seq())
+        tx.ledger.queues["new"] = queue
+        return tx.run([select(1)])
+
+    trial = Trial(step, is_alone=True)
+    trial.ledger.last_seq = 10
+    assert not trial.goes_on()
+    assert (trial.ledger.last_seq, trial.ledger.queues) == (10, {})
+    trial.learn(rows("x"))
+    assert trial.goes_on()
+    assert numbers == [11, 11]
+    assert (trial.ledger.last_seq, trial.ledger.queues) == (11, {"new": queue})
+
+
+def test_rows_that_are_written_together_are_statements_of_their_own() -> None:
+    def step(tx: Transaction) -> Sequence[Any]:
+        tx.write_many("UPDATE t SET w = ?", [("a",), ("b",)])
+        return [True]
+
+    trial = Trial(step)
+    assert trial.goes_on()
+    assert trial.unsent == [[update("a"), update("b")]]
