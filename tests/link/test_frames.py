@@ -223,3 +223,42 @@ def test_the_revision_is_of_the_fields_and_not_of_what_is_said_about_them() -> N
     assert frames._without_prose([schema]) == [
         {"required": ["a"], "properties": {"a": {"type": "integer"}}}
     ]
+
+
+@pytest.mark.parametrize("number", [1, 15, 16, 17, 300])
+def test_a_frame_of_any_number_of_items_is_read_as_it_was_written(number: int) -> None:
+    items = [frames.encoded(frames.Begun(each)) for each in range(number)]
+    reader = frames.Frames(is_upward=True)
+    assert [*reader.feed(frames.frame(items))] == [frames.Begun(each) for each in range(number)]
+
+
+def test_the_largest_request_fits_a_frame_and_one_byte_more_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = wire.SendRequest(queue="q", messages=[wire.Message(body=bytes(500))])
+    size = len(frames.encoded_ask(1, request))
+    monkeypatch.setattr(limits, "LINK_ASK_BYTES_MAX", size + frames._OVERHEAD)
+    item = frames.encoded_ask(1, request)
+    assert len([*frames.Frames(is_upward=True).feed(frames.frame([item]))]) == 1
+    monkeypatch.setattr(limits, "LINK_ASK_BYTES_MAX", size + frames._OVERHEAD - 1)
+    with pytest.raises(MessageTooLarge):
+        frames.encoded_ask(1, request)
+
+
+def test_a_frame_of_exactly_the_bound_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = frames.frame([frames.encoded(frames.Begun(1))])
+    bound = len(data) - frames.LENGTH_BYTES
+    monkeypatch.setattr(limits, "LINK_ASK_BYTES_MAX", bound)
+    assert len([*frames.Frames(is_upward=True).feed(data)]) == 1
+    monkeypatch.setattr(limits, "LINK_ASK_BYTES_MAX", bound - 1)
+    with pytest.raises(frames.BadFrame):
+        next(frames.Frames(is_upward=True).feed(data))
+
+
+@pytest.mark.parametrize(("attempt", "mode", "number"), [("", 0, 1), ("a", 0, 0), ("", 1, 0)])
+def test_only_what_a_plain_claim_took_goes_back_with_its_link(
+    attempt: str, mode: int, number: int
+) -> None:
+    request = wire.ReceiveRequest(queue="q", receive_attempt_id=attempt, receive_mode=mode)
+    reply = wire.MessagesResponse(messages=[wire.Message(seq_number=1, lock_token="t")])
+    assert len(frames.leases_of(request, reply)) == number
