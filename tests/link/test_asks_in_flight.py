@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import msgspec
 import pytest
 import trio
@@ -10,8 +12,9 @@ from mqlite_actor.contract import limits, wire
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.link import frames
 from mqlite_actor.link.frames import Ask, GiveBack, Probe, Reply
+from mqlite_actor.link.server import ServedLink
 from tests.engine.gate import Gate, bodies, create, sending, settled, take, taking, until
-from tests.link.peer import linked
+from tests.link.peer import Peer, linked
 
 REQUEST = sending("q", bytes(1000))
 
@@ -90,3 +93,53 @@ async def test_a_program_learns_whether_the_engine_should_get_work(engine: Engin
         reply = await peer.hear()
         assert isinstance(reply, Reply)
         assert msgspec.msgpack.decode(reply.body) == engine.unready
+
+
+LAST_WORDS = {
+    "nothing": (0, 1, "a message that nobody can have seen goes back as it was"),
+    "begun": (1, 0, "what its reader has stays with it"),
+    "back": (2, 1, "what was given back goes back"),
+    "back, counted": (3, 2, "and counts if a part of it was seen"),
+}
+
+
+@pytest.mark.parametrize(("words", "deliveries", "why"), LAST_WORDS.values(), ids=LAST_WORDS.keys())
+async def test_what_was_said_and_never_read_decides_at_the_end_of_a_link(
+    engine: Engine,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+    words: int,
+    deliveries: int,
+    why: str,
+) -> None:
+    monkeypatch.setattr(limits, "LINK_ASKS_BYTES_MAX", 0)
+    await create(engine, "q")
+    await engine.call(sending("q", b"x"))
+    scope = trio.CancelScope()
+    ours, theirs = socket.socketpair()
+    peer = Peer(ours)
+
+    async def serve() -> None:
+        with scope:
+            await ServedLink(theirs, engine, stopping=trio.Event()).run()
+        peer.gone.set()
+
+    nursery.start_soon(serve)
+    await peer.greet()
+    await peer.ask(1, taking("q"))
+    (message,) = await peer.taken(1)
+    stop = await Gate(engine, nursery).stop()
+    await peer.ask(2, sending("q", b"never"))  # while it runs, nothing more is read
+    await until(lambda: engine.statistics()["mailbox_commands"] == 1)
+    lease = wire.SettleItem(seq_number=message.seq_number, lock_token=message.lock_token)
+    if words == 1:
+        await peer.begin(1)
+    elif words:
+        await peer.say(frames.encoded(GiveBack(3, 1, "q", [lease], is_counted=words == 3)))
+    await settled()
+    scope.cancel()
+    stop.release()
+    await peer.ended()
+    peer.sock.close()
+    found = await take(engine, "q", 2)
+    assert [m.delivery_count for m in found] == ([deliveries] if deliveries else []), why
