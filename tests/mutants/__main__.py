@@ -143,7 +143,8 @@ class Tool(Runner):
         print(f"{total.total()} mutants: {_listed(total)}; {open_} live without a reason")
         self.has_failed = open_ > 0
         if total:
-            record("mutants", seed=options.seed, mutants=total.total())
+            tried = {"mutants": total.total(), "noticed": total["noticed"] + total["hangs"]}
+            record("mutants", seed=options.seed, explained=total["explained"], **tried)
         return True
 
     def _try(self, part: str, trials: Trials, verdicts: Verdicts) -> tuple[Counter[str], int]:

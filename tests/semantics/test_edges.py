@@ -180,6 +180,16 @@ def test_a_clearing_stops_where_the_queue_is_another_of_its_name(writer: Writer)
     assert writer.group(commands.DiscardChunk("none", "another", 10))[0].unwrap() == (0, True)
 
 
+def test_a_clearing_of_one_takes_the_first_and_goes_on_behind_it(writer: Writer) -> None:
+    first, second = writer.send("q", b"1", b"2")
+    end = 2**62
+    chunk = commands.PurgeActiveChunk("q", "", 0, second, end, 1)
+    assert writer.group(chunk)[0].unwrap() == (1, first)
+    chunk = commands.PurgeActiveChunk("q", "", first, second, end, 1)
+    assert writer.group(chunk)[0].unwrap() == (1, second)
+    assert writer.bodies("q") == []
+
+
 def test_the_end_of_a_subscription_can_be_repeated(writer: Writer) -> None:
     writer.ask(wire.SubscribeRequest(topic="t", name="s"))
     (generation,) = [

@@ -148,6 +148,19 @@ def test_a_page_of_deferred_messages_ends_with_the_one_that_fills_it(
     assert recalled(writer, queue, *numbers) == numbers[number:]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "number"), [((4, 5, 1, 1), 3), ((4, 6, 1), 2), ((4, 5, 2, 1), 3), ((11, 1), 1)]
+)
+def test_a_page_that_is_looked_at_ends_with_the_one_that_fills_it(
+    writer: Writer, queue: str, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], number: int
+) -> None:
+    writer.create(queue)
+    numbers = [send(writer, queue, ("", 0), size=size)[0] for size in sizes]
+    monkeypatch.setattr(writer.store.ledger, "_page_bytes", 10)
+    page = writer.ask(wire.PeekRequest(queue=queue, max=100)).messages
+    assert [message.seq_number for message in page] == numbers[:number]
+
+
 def test_only_what_is_deferred_here_can_be_recalled(writer: Writer, queue: str) -> None:
     writer.create(queue)
     writer.create(f"{queue}-other")
