@@ -48,7 +48,7 @@ soak: $(VENV)/.installed-test
 	MQLITE_SOAK_SECONDS=$(SOAK) MQLITE_PROOF=$(abspath $(VENV))/proof.jsonl \
 		$(BIN)/pytest -o faulthandler_timeout=10000 -s tests/soak
 
-# Small wrongs in the program, one at a time: is there a test that notices? About a day; MOST=20 tries
+# Small wrongs in the program, one at a time: is there a test that notices? A few hours; MOST=20 tries
 # a sample of each part, PARTS="engine/group.py" one part.
 MOST    ?= 0
 mutants: $(VENV)/.installed-test

@@ -44,6 +44,9 @@ KINDS: Final = ("embedded", "link", "remote")
 FAR: Final = ("broker", "sqld", "tursodb")
 """What a fixture is called that starts another program."""
 
+NOTICED: Final = ("noticed", "hangs")
+"""A test that never ends is noticed by whoever waits for it."""
+
 SURVIVORS: Final = Path(__file__).with_name("survivors.txt")
 
 SMALL: Final = {
@@ -91,7 +94,7 @@ class Verdicts:
         self._noticed: set[tuple[str, str]] = set()
         if file.exists():
             rows = map(json.loads, file.read_text(encoding="utf-8").splitlines())
-            self._noticed = {(r["module"], r["name"]) for r in rows if r["word"] == "noticed"}
+            self._noticed = {(r["module"], r["name"]) for r in rows if r["word"] in NOTICED}
 
     def has(self, mutant: Mutant) -> bool:
         """Whether a test noticed it, in its module as it stands."""
@@ -143,7 +146,7 @@ class Tool(Runner):
         print(f"{total.total()} mutants: {_listed(total)}; {open_} live without a reason")
         self.has_failed = open_ > 0
         if total:
-            tried = {"mutants": total.total(), "noticed": total["noticed"] + total["hangs"]}
+            tried = {"mutants": total.total(), "noticed": sum(total[word] for word in NOTICED)}
             record("mutants", seed=options.seed, explained=total["explained"], **tried)
         return True
 
