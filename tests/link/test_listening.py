@@ -5,12 +5,20 @@ from __future__ import annotations
 import socket
 import stat
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
+from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument, OpenError
-from mqlite_actor.link.listening import PATH_BYTES_MAX, bound
+from mqlite_actor.engine.engine import Engine
+from mqlite_actor.link import frames
+from mqlite_actor.link.client import connect
+from mqlite_actor.link.listening import PATH_BYTES_MAX, bound, serve_links
+from tests.conformance.handles import served_links
+from tests.engine.gate import bounded, create, sending, settled, take, taking, until
 from tests.link.peer import short_path
 
 
@@ -68,3 +76,55 @@ def test_a_path_that_no_socket_can_have_is_refused(path: str) -> None:
 def test_a_folder_that_does_not_exist_is_refused_in_one_line(path: str) -> None:
     with pytest.raises(OpenError, match="No such file or directory"), bound(f"{path}/link"):
         pass
+
+
+# -- programs --------------------------------------------------------------------------------------
+
+
+async def hears(path: str) -> trio.socket.SocketType:
+    """A program that has said its hello."""
+    sock = trio.socket.from_stdlib_socket(await connect(path))
+    await sock.send(frames.frame([frames.hello()]))
+    return sock
+
+
+async def test_so_many_programs_are_served_as_may_be_and_the_next_when_one_leaves(
+    engine: Engine, path: str, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LINKS_MAX", 1)
+    heard = trio.Event()
+
+    async def listen(sock: trio.socket.SocketType) -> None:
+        assert await sock.recv(1)
+        heard.set()
+
+    async with served_links(engine, path):
+        first = await hears(path)
+        with bounded():
+            assert await first.recv(1)
+        second = await hears(path)
+        nursery.start_soon(listen, second)
+        await settled()
+        assert not heard.is_set()
+        first.close()
+        with bounded():
+            await heard.wait()
+        second.close()
+
+
+async def test_a_program_that_confirms_nothing_holds_up_no_stop(engine: Engine, path: str) -> None:
+    await create(engine, "q")
+    await engine.call(sending("q", b"x"))
+    stopping = trio.Event()
+    with bound(path) as listener, bounded():
+        async with trio.open_nursery() as nursery:
+            serve = partial(serve_links, stopping=stopping, grace_seconds=0.05)
+            nursery.start_soon(serve, listener, engine)
+            sock = await hears(path)
+            await sock.send(frames.frame([frames.encoded_ask(1, taking("q"))]))
+            await until(lambda: engine.statistics()["mailbox_commands"] == 0)
+            while b"lock_token" not in await sock.recv(1 << 16):
+                pass
+            stopping.set()
+        sock.close()
+    assert len(await take(engine, "q")) == 1, "and it goes back"
