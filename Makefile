@@ -34,9 +34,9 @@ TESTS   ?=
 lowest:
 	WORKERS=$(WORKERS) .ci/lowest $(TESTS)
 
-# The same tests that CI runs a slice of, long: about an hour on two cores. Each prints the seed that
-# repeats it. A layer that has passed on this very product is not run again; AGAIN=1 runs all of them,
-# LAYERS="power crashes" some. Their tests and sizes stand in tests/proof.py.
+# The same tests that CI runs a slice of, long: an hour on two cores, and two more for the last layer.
+# Each prints the seed that repeats it. A layer that has passed on this very product is not run again;
+# AGAIN=1 runs all of them, LAYERS="power crashes" some. Their tests and sizes stand in tests/proof.py.
 LAYERS  ?=
 AGAIN   ?=
 proof: $(VENV)/.installed-test

@@ -203,7 +203,7 @@ def test_a_purge_in_a_script_takes_a_word_for_it(shell: tuple[Shell, Loopback]) 
 
 DESTRUCTIVE = {
     "cancel", "redrive", "purge-dlq", "purge", "delete-queue", "delete-subscription", "key revoke",
-    "context remove", "apply",
+    "context remove", "apply", "restore",
 }  # fmt: skip
 
 
