@@ -10,7 +10,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -245,10 +245,19 @@ async def wait(event: trio.Event) -> None:
         await event.wait()
 
 
-def descriptors() -> int:
-    """Open file descriptors of this process."""
+def open_files() -> dict[str, str]:
+    """Open file descriptors of this process, and what each is."""
     listing = Path("/proc/self/fd")
-    return len(list(listing.iterdir())) if listing.exists() else 0
+    found = {}
+    for each in listing.iterdir() if listing.exists() else ():
+        with suppress(FileNotFoundError):  # the listing's own
+            found[each.name] = str(each.readlink())
+    return found
+
+
+def descriptors() -> int:
+    """How many there are."""
+    return len(open_files())
 
 
 def request(
