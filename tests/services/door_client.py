@@ -246,13 +246,16 @@ async def wait(event: trio.Event) -> None:
 
 
 def open_files() -> dict[str, str]:
-    """Open file descriptors of this process, and what each is."""
+    """Open descriptors of this process, and what each is: sockets, pipes and what watches them.
+
+    Files are not a door's: a store opens another connection when two look at once.
+    """
     listing = Path("/proc/self/fd")
     found = {}
     for each in listing.iterdir() if listing.exists() else ():
         with suppress(FileNotFoundError):  # the listing's own
             found[each.name] = str(each.readlink())
-    return found
+    return {number: what for number, what in found.items() if not what.startswith("/")}
 
 
 def descriptors() -> int:
