@@ -86,12 +86,19 @@ def _presence(queue: str, messages: list[wire.Message], ledger: Ledger) -> Itera
         yield f"{queue}: purges said {said}, and {purgeable} are gone"
 
 
+SWEEP_MS: Final = 1000 * limits.SWEEP_SECONDS
+"""How long a lock may show after its end."""
+
+
 def _locks(queue: str, messages: list[wire.Message], ledger: Ledger, now_ms: int) -> Iterator[str]:
     lost = {request.queue for request in ledger.lost_attempts}
     by_number = {message.seq_number: message for message in messages}
     for message in messages:
         seq = message.seq_number
-        if message.state == "locked" and seq not in ledger.held and queue not in lost:
+        # Whoever was told that his lease is over holds it no more, and the sweep comes at its time.
+        is_over = message.locked_until_ms <= now_ms < message.locked_until_ms + SWEEP_MS
+        is_held = seq in ledger.held or queue in lost or is_over
+        if message.state == "locked" and not is_held:
             yield f"{queue} {seq} is locked, and nobody holds it"
         told = ledger.messages.get((queue, message.body))
         if told and ledger.knows_count(told) and message.delivery_count != told.deliveries:

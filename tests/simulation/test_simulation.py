@@ -90,3 +90,10 @@ def test_a_seed_is_a_life(template: Path, tmp_path: Path, at: int) -> None:
     assert lived(template, tmp_path, Life(SEED + 1, "cancel", at)).trace != (
         lived(template, tmp_path, life).trace
     )
+
+
+def test_a_lease_whose_holder_was_told_of_its_end_may_show_until_the_sweep(
+    template: Path, tmp_path: Path
+) -> None:
+    """A life whose last look comes half a second after such an end (the judge once minded)."""
+    lived(template, tmp_path, Life(955181019, "cancel", 51, 8, clients=5))
