@@ -24,6 +24,7 @@ import pytest
 from tests.places import memory
 
 POLL_SECONDS: Final = 0.02
+"""Between two looks at the forks: they end by themselves or at their time, and none says so."""
 
 FAILED: Final = 1
 BROKEN: Final = 99
