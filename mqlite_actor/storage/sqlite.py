@@ -135,8 +135,8 @@ class SqliteStore:
     def begin(self, *, is_patient: bool = True) -> Transaction:
         """Start a write transaction; BusyError when a foreign lock outlasts BUSY_MS, or at once if
         not patient."""
-        database.read_last_seq(self.run, self.ledger)
         self._be_patient(is_patient)
+        database.read_last_seq(self.run, self.ledger)
         self.connection.execute("BEGIN IMMEDIATE")
         return Transaction(self.run, self.run_many, self.ledger, write_many=self._write_many)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from mqlite_actor.contract import wire
+from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import (
     Internal,
     LockLost,
@@ -44,6 +44,29 @@ def tx(writer: Writer) -> Iterator[Transaction]:
 
 def kept(tx: Transaction, queue: Queue) -> tuple[int, ...]:
     return counts.six(tx.run([counts.read(queue.id)])[0][0])
+
+
+# -- its begin -------------------------------------------------------------------------------------
+
+
+def test_a_begin_is_patient_or_not_from_its_first_statement(writer: Writer) -> None:
+    connection = writer.store.connection
+    waits: list[int] = []
+
+    def look(_cursor: apsw.Cursor, sql: str, _bindings: object) -> bool:
+        if "busy_timeout" not in sql:
+            waits.append(connection.pragma("busy_timeout"))
+        return True
+
+    for is_patient in (True, False, True):
+        writer.store.rollback()  # so that it asks for the last number first
+        waits.clear()
+        connection.exec_trace = look
+        writer.store.begin(is_patient=is_patient)
+        connection.exec_trace = None
+        assert len(waits) > 1
+        assert set(waits) == {limits.BUSY_MS if is_patient else 0}
+    writer.store.rollback()
 
 
 # -- counts ----------------------------------------------------------------------------------------
