@@ -17,7 +17,7 @@ import apsw
 import msgspec
 
 from mqlite_actor.contract.errors import MqliteError, OpenError
-from mqlite_actor.storage import counts, database, files, schema
+from mqlite_actor.storage import aside, counts, database, files, schema
 from mqlite_actor.storage.connection import connect_outsider
 from mqlite_actor.storage.database import Row, Value
 
@@ -77,6 +77,7 @@ def check_file(
     OpenError if there is no such file. `is_whole` False leaves out whether every page is sound,
     which takes longest. `tick` is called every millisecond or so.
     """
+    aside.check_whole(path)
     if not os.path.isfile(path):
         raise OpenError(f"{path} does not exist, or is no file")
     with files.undisturbed(path) as is_live:
@@ -111,6 +112,7 @@ def mend_counts(path: str) -> int:
 
     DatabaseLocked while an engine has the file, OpenError for one that is not sound and ours.
     """
+    aside.recover(path)
     lock = files.FileLock(path)
     try:
         others = [

@@ -1,5 +1,5 @@
-"""A snapshot put in the place of a store, so that at every moment either the old or the new one is
-there, and never the one with the other's log (fault B9).
+"""A snapshot put in the place of a store, so that whenever it breaks off either the old or the new
+one is there, and never the one without its log or with the other's (fault B9).
 
 Called by the command line for `restore` and its dry run, which writes nothing. Rules: nobody has
 the store meanwhile, because its sidecar lock is held; the copy is whole, synced and checked under a
@@ -14,13 +14,10 @@ import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from mqlite_actor.contract.errors import InvalidArgument, OpenError, StorageDamaged, StorageFull
-from mqlite_actor.storage import checking, files, schema
-
-_LOG: Final = ("-wal", "-shm", "-journal")
-"""Files that SQLite would take for a part of a database of the same name. The log goes first."""
+from mqlite_actor.storage import aside, checking, files, schema
 
 
 class Restored(NamedTuple):
@@ -59,21 +56,23 @@ def restore(
     lock = files.FileLock(path)
     is_done = False
     try:
+        if aside.is_broken_off(path):
+            aside.put_back(path)
         taken = _taken(path, may_replace=may_replace)
         partial = f"{path}.{secrets.token_hex(4)}.partial"
         try:
             _copy(snapshot, partial)
             _check_copy(partial, is_checked=is_checked, tick=tick)
-            kept = _move_aside(path) if taken else ""
             try:
+                kept = aside.move(path) if taken else ""
                 os.rename(partial, path)
-            except OSError:
-                _move(kept, path)
+                aside.settle(path)
+            except BaseException:
+                aside.put_back(path)
                 raise
             is_done = True
         finally:
             Path(partial).unlink(missing_ok=True)
-        _sync_folder(path)
         return Restored(path, os.path.getsize(path), kept)
     finally:
         lock.release(is_untouched=not is_done)
@@ -94,6 +93,7 @@ def foretell(
     """
     _check_snapshot(snapshot, path)
     files.check_place(path)
+    aside.check_whole(path)
     with files.undisturbed(path) as is_live:
         if is_live:
             raise files.in_use(path)
@@ -102,7 +102,7 @@ def foretell(
         size, room = os.path.getsize(snapshot), files.disk_free(path)
         if room is not None and room < size:
             raise StorageFull(f"{size} bytes are needed beside {path}, and {room} are free")
-        return Restored(path, size, _kept_name(path) if taken else "")
+        return Restored(path, size, aside.free_name(path) if taken else "")
 
 
 def _taken(path: str, *, may_replace: bool) -> list[str]:
@@ -121,7 +121,7 @@ def _check_snapshot(snapshot: str, path: str) -> None:
     with files.undisturbed(snapshot) as is_live:
         if is_live:
             raise OpenError(f"{snapshot} is in use by an engine; `mqlite backup` copies it")
-    for suffix in _LOG:
+    for suffix in aside.LOG:
         if os.path.exists(snapshot + suffix) and os.path.getsize(snapshot + suffix):
             raise OpenError(
                 f"{snapshot} has a log beside it ({suffix}), so it is a store and no snapshot; make"
@@ -130,7 +130,7 @@ def _check_snapshot(snapshot: str, path: str) -> None:
 
 
 def _beside(path: str) -> list[str]:
-    return [path + suffix for suffix in _LOG]
+    return [path + suffix for suffix in aside.LOG]
 
 
 def _copy(snapshot: str, partial: str) -> None:
@@ -149,36 +149,3 @@ def _check_copy(copy: str, *, is_checked: bool, tick: Callable[[], None] | None)
             raise StorageDamaged(f"the snapshot's {each.name}: {each.detail}; nothing was restored")
     elif not schema.inspect(copy):
         raise OpenError("the snapshot holds no queues of mqlite-actor; nothing was restored")
-
-
-def _kept_name(path: str) -> str:
-    """The first name for what is moved aside that is free, for its log too."""
-    number = 1
-    while any(os.path.lexists(f"{path}.before-restore-{number}{end}") for end in ("", *_LOG)):
-        number += 1
-    return f"{path}.before-restore-{number}"
-
-
-def _move_aside(path: str) -> str:
-    """The log first: a store without its log is an older store, but a log without its store would
-    be read into the next one."""
-    kept = _kept_name(path)
-    _move(path, kept)
-    _sync_folder(path)
-    return kept
-
-
-def _move(source: str, target: str) -> None:
-    for suffix in (*_LOG, ""):
-        if source and os.path.lexists(source + suffix):
-            os.rename(source + suffix, target + suffix)
-
-
-def _sync_folder(path: str) -> None:
-    if os.name != "posix":
-        return
-    descriptor = os.open(os.path.dirname(path), os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import apsw
 
 from mqlite_actor.contract.errors import OpenError, SchemaVersionMismatch
+from mqlite_actor.storage import aside
 
 FORMAT: Final = "mqlite-actor/1"
 
@@ -94,6 +95,7 @@ def inspect(path: str, *, may_roll_back: bool = False) -> bool:
 
 def look_at(path: str) -> apsw.Connection:
     """A connection that leaves no trace, whatever state the log is in."""
+    aside.check_whole(path)
     if not _size(path + "-wal"):
         uri = f"file:{quote(path)}?immutable=1"
         return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)

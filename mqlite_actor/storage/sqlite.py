@@ -17,7 +17,7 @@ import apsw
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import OpenError, StorageFailed
-from mqlite_actor.storage import allocator, blocks, database, files, schema
+from mqlite_actor.storage import allocator, aside, blocks, database, files, schema
 from mqlite_actor.storage.beside import look_through
 from mqlite_actor.storage.connection import (
     SYNCHRONOUS,
@@ -365,6 +365,7 @@ def open_store(dsn: str, *, synchronous: str = "NORMAL", create: bool = True) ->
     path = files.canonical_path(dsn)
     if path == files.MEMORY:
         return SqliteStore(path, level, None)
+    aside.recover(path)
     if not create and not os.path.exists(path):
         raise OpenError(f"{path} does not exist")
     files.check_place(path)
@@ -375,6 +376,7 @@ def open_store(dsn: str, *, synchronous: str = "NORMAL", create: bool = True) ->
         schema.inspect(path)  # before the lock, whose sidecar would be left beside a refused file
     lock = files.FileLock(path)
     try:
+        aside.check_whole(path)
         files.create_private(path)
         if is_half_made:
             schema.inspect(path, may_roll_back=True)
