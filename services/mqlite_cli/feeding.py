@@ -2,8 +2,9 @@
 
 Called by `messages`, `copying` and `carrying`; reads standard input or a file, line by line. Rules:
 a batch is sent when it is full or when nothing more is there to read, so a slow producer is not
-held up; the broker takes a batch whole or not at all; when anything fails, the line is named that
-it fails at, and all lines in front of it are stored; what cannot be known is said.
+held up; the broker takes a batch whole or not at all, except that it refuses a message whose id was
+used with another body, alone; when anything fails, the line is named that it fails at, and all
+lines in front of it are stored; what cannot be known is said.
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ class _Feeder:
     """What was sent, and what is gathered for the next call."""
 
     __slots__ = (
-        "_batch", "_caller", "_doubtful", "_has_ids", "_last", "_queue", "_size", "_tick",
-        "_ttl_ms", "sent", "unrouted",
+        "_batch", "_caller", "_doubtful", "_has_ids", "_last", "_queue", "_refused", "_size",
+        "_tick", "_ttl_ms", "sent", "unrouted",
     )  # fmt: skip
 
     def __init__(self, caller: Caller, queue: str, ttl_ms: int, tick: Tick) -> None:
@@ -112,6 +113,7 @@ class _Feeder:
         self._size = 0
         self._last = 0  # number of the last line that is done with
         self._doubtful: tuple[int, int] | None = None
+        self._refused: list[int] = []  # numbers of lines
         self.sent = 0
         self.unrouted = 0
 
@@ -119,6 +121,8 @@ class _Feeder:
     def progress(self) -> str:
         """How far it came, for whoever wants to go on."""
         done = f"{self.sent} message(s) are stored, all of the first {self._last} line(s)"
+        if self._refused:
+            done += f" but line(s) {', '.join(map(str, self._refused))}"
         if self._doubtful is None:
             return done
         first, last = self._doubtful
@@ -163,6 +167,11 @@ class _Feeder:
         except MqliteError as error:
             error.add_note(self.progress)
             raise
+        if self._refused:
+            raise DedupConflict(
+                "a message id was used with another body inside the duplicate window;"
+                f" {self.progress}"
+            )
 
     def _send_named(self, line: _Line) -> None:
         try:
@@ -174,7 +183,7 @@ class _Feeder:
     def _send(self, batch: list[_Line]) -> None:
         self._doubtful = (batch[0].number, batch[-1].number)
         try:
-            unrouted = self._ask([line.entry.message for line in batch], batch[0].entry.at_ms)
+            outcomes = self._ask([line.entry.message for line in batch], batch[0].entry.at_ms)
         except OutcomeUnknown:
             raise
         except MqliteError:
@@ -182,34 +191,45 @@ class _Feeder:
             raise
         self._doubtful = None
         self._last = batch[-1].number
-        self.sent += len(batch)
+        told = [*zip(batch, outcomes, strict=True)]
+        self._refused = [line.number for line, what in told if what is SlotOutcome.CONFLICT]
+        self.sent += len(batch) - len(self._refused)
         self._tick(f"{self.sent} messages")
-        self.unrouted += unrouted
+        self.unrouted += outcomes.count(SlotOutcome.UNMATCHED)
 
-    def _ask(self, messages: list[Message], at_ms: int) -> int:
-        """Store a batch; how many of it nobody wanted.
+    def _ask(self, messages: list[Message], at_ms: int) -> list[SlotOutcome]:
+        """Store a batch; what became of each of it.
 
         Under an id of its own where the broker knows that, so that a lost answer can be asked for
-        again. Not with message ids: such a request would refuse one message and store those behind
-        it, and then the line to go on from would be none.
+        again and each message is answered for itself.
         """
-        if self._has_ids and not any(message.message_id for message in messages):
-            named = SendResultRequest(
-                self._queue, messages, at_ms, 0 if at_ms else self._ttl_ms, os.urandom(16).hex()
-            )
+        if self._has_ids:
+            ttl_ms = 0 if at_ms else self._ttl_ms
+            named = SendResultRequest(self._queue, messages, at_ms, ttl_ms, os.urandom(16).hex())
             try:
-                slots = self._caller.call(named).results
+                return [slot.outcome for slot in self._caller.call(named).results]
             except Unsupported:  # a broker of another make; it has done nothing
                 self._has_ids = False
-            else:
-                return sum(1 for slot in slots if slot.outcome is SlotOutcome.UNMATCHED)
-        request: SendRequest = (
-            ScheduleRequest(self._queue, messages, scheduled_enqueue_time_ms=at_ms)
-            if at_ms
-            else SendRequest(self._queue, messages, ttl_ms=self._ttl_ms)
-        )
-        response = self._caller.call(request)
-        return sum(1 for seq in response.seq_numbers or [0] * len(messages) if not seq)
+        numbers = self._caller.call(self._plain(messages, at_ms)).seq_numbers
+        return [
+            SlotOutcome.INSERTED if number else self._why_not(message, at_ms)
+            for message, number in zip(messages, numbers or [0] * len(messages), strict=True)
+        ]
+
+    def _why_not(self, message: Message, at_ms: int) -> SlotOutcome:
+        """Why a message of a batch got no number: asked by sending it alone, which stores nothing
+        that was refused and says so."""
+        if message.message_id:
+            try:
+                self._caller.call(self._plain([message], at_ms))
+            except DedupConflict:
+                return SlotOutcome.CONFLICT
+        return SlotOutcome.UNMATCHED
+
+    def _plain(self, messages: list[Message], at_ms: int) -> SendRequest:
+        if at_ms:
+            return ScheduleRequest(self._queue, messages, scheduled_enqueue_time_ms=at_ms)
+        return SendRequest(self._queue, messages, ttl_ms=self._ttl_ms)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import pytest
 from tests.sdk.loopback import Loopback, engine_replies, loopback
 from tests.services.cli_process import BOUND_SECONDS, PYTHON, Shell, clean_environ
 
-SEND = "QueueService/Send"
+SEND = "/mqlite.ext.v1.QueueService/SendResult"
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@ nothing is stored twice (tools.md 8, 15; ruling R46)."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,11 +113,54 @@ def test_a_broker_without_request_ids_gets_plain_sends(mqlite: Inline) -> None:
         assert server.calls[1:] == ["QueueService/Send", "QueueService/Send"]
 
 
-def test_messages_with_ids_are_sent_all_or_none(mqlite: Inline, forgetful: Loopback) -> None:
+USED = [
+    {"text": "one", "message_id": "B"},
+    {"text": "another", "message_id": "A"},
+    {"text": "three", "message_id": "C"},
+    {"text": "four"},
+]
+"""Four lines, of which the second has an id that was used with another body."""
+
+
+def refuses_the_used_id(mqlite: Inline) -> None:
+    mqlite.ok("create-queue", "d", "--dedup", "10m")
+    mqlite.ok("send", "d", "first", "--message-id", "A")
+    (mqlite.folder / "lines").write_text("".join(f"{json.dumps(each)}\n" for each in USED))
+    for _ in range(2):  # what is stored is not stored again
+        done = mqlite.run("send", "d", "--ndjson", "--file", "lines", check=1)
+        assert done.text == ""
+        assert done.err.startswith("error: already_exists: ")
+        assert "3 message(s) are stored, all of the first 4 line(s) but line(s) 2" in done.err
+        assert "total=4" in mqlite.ok("metrics", "d")
+
+
+def test_a_line_whose_id_was_used_with_another_body_is_named_and_not_counted(
+    mqlite: Inline,
+) -> None:
+    refuses_the_used_id(mqlite)
+
+
+def test_the_same_from_a_broker_without_request_ids(mqlite: Inline) -> None:
+    with engine_replies(f"file:{mqlite.folder / 'served.db'}") as answer:
+
+        def older(request: Recorded) -> bytes | None:
+            if request.target.endswith("SendResult"):
+                return refusal(404, "not_found", f"no such path: {request.target}")
+            return answer(request)
+
+        with loopback(older) as server:
+            mqlite.environ["MQLITE_ENDPOINT"] = server.url
+            refuses_the_used_id(mqlite)
+            mqlite.ok("subscribe", "t", "s", "--expr", 'subject == "wanted"')
+            done = mqlite.ok("send", "t", "--ndjson", "--file", "lines")
+            assert done.endswith(" sent=4 unrouted=4\n"), "nobody wanted them, which is no refusal"
+
+
+def test_messages_with_ids_survive_lost_answers_too(mqlite: Inline, forgetful: Loopback) -> None:
     (mqlite.folder / "lines").write_text('{"text": "a", "message_id": "1"}\n')
-    mqlite.ok("send", "q", "--ndjson", "--file", "lines")
-    assert forgetful.calls[-1] == "QueueService/Send"
-    forgetful.requests.clear()
+    mqlite.ok("send", "q", "--ndjson", "--file", "lines", "--retries", "1")
+    assert "total=1" in mqlite.ok("metrics", "q")
+    assert len(forgetful.requests) > 2
 
 
 def test_ping_tells_how_latencies_spread(mqlite: Inline, forgetful: Loopback) -> None:
