@@ -167,15 +167,24 @@ class _Worker:
             threading.Thread(target=self._loop, args=(caller, claimer), name="consume", daemon=True)
             for _ in range(self._plan.concurrency)
         ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
+        started = self._start(threads)
+        for thread in started:
             thread.join()
         with self._changed:
             self.is_drained = True
             self._changed.notify_all()
         if self._error is not None:
             raise self._error
+
+    def _start(self, threads: list[threading.Thread]) -> list[threading.Thread]:
+        """All of them, or those in front of the one that the system refuses, which ends it."""
+        for number, thread in enumerate(threads):
+            try:
+                thread.start()
+            except RuntimeError as error:
+                self._stop(Refusal(f"cannot consume with {len(threads)} at once: {error}"))
+                return threads[:number]
+        return threads
 
     def leave(self) -> None:
         """In the main thread, after a signal: claim no more, and wait for what runs."""
@@ -211,7 +220,7 @@ class _Worker:
                 message = self._claim(claimer)
                 if message is not None:
                     self._handle(caller, message)
-        except (MqliteError, Refusal) as error:
+        except Exception as error:  # noqa: BLE001  # it is raised where the others are waited for
             self._stop(error)
 
     def _may_claim(self) -> bool:
@@ -278,10 +287,13 @@ class _Worker:
             with Renewer(caller, plan.queue, [message], warn=self._run.warn):
                 ended = command.run()
                 self._settle(caller, message, ended)
-        except (Stopped, Refusal) as error:
+        except Stopped:
             self._give_back(caller, message)
-            if isinstance(error, Refusal):
-                raise
+        except MqliteError:
+            raise  # of the settling: what the broker knows of it is not known
+        except Exception:
+            self._give_back(caller, message)
+            raise
         finally:
             with self._changed:
                 self._commands.discard(command)

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -28,6 +29,7 @@ KILL_SECONDS = 5.0
 _NOT_STARTED = 126
 """What a shell says of a command that cannot be started."""
 
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has none
 _CLOCK = SystemClock()
 _OWN_GROUP = None if sys.platform == "win32" else 0
 
@@ -92,8 +94,13 @@ class Command:
             raise Refusal(f"cannot run a shell: {error.strerror}") from error
         feeder = threading.Thread(target=_feed, args=(process, self._message.body), daemon=True)
         reaper = threading.Thread(target=self._reap, args=(process,), daemon=True)
-        feeder.start()
-        reaper.start()
+        try:
+            feeder.start()
+            reaper.start()
+        except RuntimeError as error:  # no more threads are to be had
+            _signal(process, _KILL)
+            process.communicate()
+            raise Refusal(f"cannot run a command beside others: {error}") from error
         is_late = self._wait(process)
         reaper.join()
         code = process.returncode
@@ -134,7 +141,7 @@ class Command:
         self._is_stopped = not is_own_limit
         _signal(process, signal.SIGTERM)
         if not self._changed.wait_for(lambda: process.returncode is not None, KILL_SECONDS):
-            _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+            _signal(process, _KILL)
         return is_own_limit
 
 
@@ -159,9 +166,12 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
         return
 
 
-def _environ(queue: str, message: Message) -> dict[str, str]:
+def _environ(queue: str, message: Message) -> Mapping[str, str | bytes]:
+    """UTF-8, whatever the locale's encoding can hold: a message of somebody else's is not to stop a
+    consumer."""
     values = {name: str(getattr(message, field)) for name, field in _IN_ENVIRONMENT.items()}
     values["MESSAGE_QUEUE"] = queue
     values["MESSAGE_PROPERTIES"] = msgspec.json.encode(message.properties).decode()
     # No environment can hold a NUL; whoever needs such a value reads it with `peek`.
-    return {name: value for name, value in values.items() if "\0" not in value}
+    held = {name: value for name, value in values.items() if "\0" not in value}
+    return held if sys.platform == "win32" else {name: held[name].encode() for name in held}

@@ -14,6 +14,7 @@ import pytest
 
 from mqlite_cli.consuming import delay_ms
 from tests.sdk.loopback import Loopback, Recorded, engine_replies, loopback, refusal
+from tests.services.cli_inline import Inline
 from tests.services.cli_process import BOUND_SECONDS, Shell, serving
 
 
@@ -61,6 +62,42 @@ def test_a_command_gets_the_body_and_the_metadata_and_its_message_is_completed(
         "MESSAGE_EXPIRES_AT_MS": "0", "MESSAGE_PROPERTIES": '{"a":"b"}',
     }  # fmt: skip
     assert messages(shell) == []
+
+
+def test_metadata_that_the_locale_cannot_hold_reaches_the_command(
+    broker: tuple[Shell, Loopback],
+) -> None:
+    shell, _ = broker
+    shell.ok("send", "q", "--ndjson", stdin='{"text": "x", "message_id": "Größe→"}\n'.encode())
+    poor = Shell(shell.folder, **shell.environ, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    poor.ok("consume", "q", "--exec", 'printf "%s" "$MESSAGE_ID" > id', "--count", "1")
+    assert (shell.folder / "id").read_text("utf-8") == "Größe→"
+
+
+def test_a_thread_that_cannot_be_had_ends_it_and_gives_the_message_back(
+    broker: tuple[Shell, Loopback],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    shell, server = broker
+    shell.ok("send", "q", "x")
+    mqlite = Inline(shell.folder, monkeypatch, capfd)
+    mqlite.environ["MQLITE_ENDPOINT"] = server.url
+    start = threading.Thread.start
+    for refused in ("_feed", "_loop"):
+
+        def some(thread: threading.Thread, refused: str = refused) -> None:
+            if getattr(getattr(thread, "_target", None), "__name__", "") == refused:
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", some)
+            done = mqlite.run("consume", "q", "--exec", "cat", "--idle", "1s", check=1)
+        assert "can't start new thread" in done.err
+        assert [(each["state"], each.get("delivery_count", 0)) for each in messages(shell)] == [
+            ("active", 0)
+        ]
 
 
 def test_a_command_that_fails_gives_its_message_back_for_later(
