@@ -68,8 +68,9 @@ class Backups:
         if request.keep < 0:
             raise InvalidArgument("keep: a number of snapshots, or 0 for a single file")
         series = path = snapshot.destination(request.path, self._folder)
+        now_ms = self._clock.now_ms()
         if request.keep:
-            path = snapshot.in_series(path, self._clock.now_ms())
+            path = snapshot.in_series(path, now_ms)
         if self._is_running:
             raise Unavailable("another backup is being made; wait for its end")
         self._is_running, self._ended = True, trio.Event()
@@ -89,7 +90,7 @@ class Backups:
             self._ended.set()
         removed: list[str] = []
         if size and request.keep:
-            prune = partial(snapshot.prune_series, series, request.keep)
+            prune = partial(snapshot.prune_series, series, request.keep, now_ms)
             removed = await trio.to_thread.run_sync(prune)
         return BackupResponse(
             done=size > 0,

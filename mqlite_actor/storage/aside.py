@@ -81,7 +81,7 @@ def settle(path: str) -> None:
 def put_back(path: str) -> None:
     """Undo a `move` that nobody settled. May be broken off and repeated as often as it takes.
 
-    OSError where a file cannot be moved; the note stays then.
+    OSError where a file cannot be moved, OpenError where the note is none; it stays then.
     """
     kept, had_store = _noted(path)
     if kept and os.path.lexists(kept if had_store else path):
@@ -129,14 +129,19 @@ def sync_folder(path: str) -> None:
 
 def _noted(path: str) -> tuple[str, bool]:
     """What the store is called meanwhile and whether there was one, or only a log; "" if nothing
-    had moved when the note was written."""
+    had moved when the note was written. OpenError for a file that is no such note."""
     try:
         text = Path(note_of(path)).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return "", False
+    start = f"{os.path.basename(path)}.before-restore-"
+    found = re.fullmatch(rf"({re.escape(start)}[0-9]+) ({_STORE}|{_LOG_ALONE})\n", text)
+    if found is not None:
+        return os.path.join(os.path.dirname(path), found[1]), found[2] == _STORE
     # The line's end tells a whole note; one without it was not synced, so nothing had moved.
-    name = re.escape(os.path.basename(path))
-    found = re.fullmatch(rf"({name}\.before-restore-[0-9]+) ({_STORE}|{_LOG_ALONE})\n", text)
-    if found is None:
+    torn = text.rstrip("\0")
+    if start.startswith(torn) or (torn.startswith(start) and "\n" not in torn):
         return "", False
-    return os.path.join(os.path.dirname(path), found[1]), found[2] == _STORE
+    raise OpenError(
+        f"{note_of(path)} is in the way, and is no note of a restore; move it elsewhere"
+    )

@@ -127,6 +127,13 @@ def in_use(database: str) -> DatabaseLocked:
     )
 
 
+def _looked_at(database: str) -> DatabaseLocked:
+    return DatabaseLocked(
+        f"{database} is being looked at by a check (check, doctor, restore --dry-run), and nobody"
+        " may change it meanwhile; wait for its end, or end it"
+    )
+
+
 class FileLock:
     """The sidecar lock `<path>.lock`: one engine per file. Released by `release` or by process
     death."""
@@ -167,8 +174,10 @@ class FileLock:
         try:
             _lock(descriptor)
         except OSError as error:
+            # Engines have it alone; who only looks shares it, so then we could as well.
+            is_only_looked_at = _share(descriptor)
             os.close(descriptor)
-            raise in_use(database) from error
+            raise (_looked_at if is_only_looked_at else in_use)(database) from error
         try:
             is_current = os.path.samestat(os.fstat(descriptor), os.stat(self.path))
         except FileNotFoundError:

@@ -33,7 +33,7 @@ from mqlite_actor.contract.errors import (
 )
 from mqlite_actor.storage import files, schema
 
-SIDECARS: Final = ("-wal", "-shm", "-journal", ".lock")
+SIDECARS: Final = ("-wal", "-shm", "-journal", ".lock", ".restoring")
 """A file of such a name beside a database would be taken for a part of it."""
 
 STEPS_OF_CHECK: Final = 50_000
@@ -73,15 +73,21 @@ def in_series(path: str, now_ms: int) -> str:
     return f"{root}.{stamp}{ms:03}Z{end}"
 
 
-def prune_series(path: str, keep: int) -> list[str]:
+def prune_series(path: str, keep: int, now_ms: int) -> list[str]:
     """Remove all but the `keep` newest snapshots of the series; those that are gone, oldest first.
 
-    Newest by the time in their names. What has another name is nobody's business here.
+    Newest by the time in their names. One from after `now_ms` was named by a clock that has been
+    set back since, and is older than whatever has been made then, as the one just made. What has
+    another name is nobody's business here.
     """
     folder, name = os.path.split(path)
     root, end = os.path.splitext(name)
     series = re.compile(rf"{re.escape(root)}\.[0-9]{{8}}T[0-9]{{9}}Z{re.escape(end)}")
-    found = sorted(each for each in os.listdir(folder) if series.fullmatch(each))
+    now = os.path.basename(in_series(path, now_ms))
+    found = sorted(
+        (each for each in os.listdir(folder) if series.fullmatch(each)),
+        key=lambda each: (each <= now, each),
+    )
     gone = [os.path.join(folder, each) for each in found[:-keep]]
     for each in gone:
         Path(each).unlink(missing_ok=True)

@@ -216,3 +216,16 @@ def test_a_series_of_backups_keeps_the_newest(mqlite: Inline) -> None:
     }  # fmt: skip
     assert names(mqlite.ok("check", made[-1]["path"]), "fail") == []
     assert mqlite.run("backup", "nightly.db", "--keep", "0", check=1).errors
+
+
+def test_a_series_keeps_what_was_just_made_after_the_clock_was_set_back(mqlite: Inline) -> None:
+    ahead = ["nightly.29990101T000000000Z.db", "nightly.29990102T000000000Z.db"]
+    for name in ahead:
+        (mqlite.folder / name).touch()
+    mqlite.ok("backup", "nightly.db", "--keep", "2")
+    left = {each.name for each in mqlite.folder.glob("nightly.*.db")}
+    assert len(left) == 2
+    assert ahead[1] in left, "named by a clock that was ahead, so it is the older one"
+    mqlite.ok("backup", "nightly.db", "--keep", "1")
+    (last,) = mqlite.folder.glob("nightly.*.db")
+    assert last.name not in left

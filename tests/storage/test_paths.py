@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mqlite_actor.contract.errors import DatabaseLocked, InvalidArgument, OpenError
+from mqlite_actor.storage import files
 from mqlite_actor.storage.files import MEMORY, canonical_path
 from mqlite_actor.storage.sqlite import open_store
 from tests.storage.child import NOBODY, holding
@@ -117,6 +118,18 @@ def test_another_process_is_locked_out_until_close(place: Path) -> None:
         assert line.startswith("DatabaseLocked: ")
     with holding(place) as (line, _):
         assert line == "open"
+
+
+def test_whoever_comes_during_a_check_is_told_that_it_is_one(tmp_path: Path) -> None:
+    path = str(tmp_path / "q.db")
+    open_store(path).close()
+    with files.undisturbed(path), pytest.raises(DatabaseLocked, match="looked at by a check"):
+        open_store(path)
+    store = open_store(path)
+    with files.undisturbed(path) as is_live, pytest.raises(DatabaseLocked, match="another engine"):
+        open_store(path)
+    assert is_live
+    store.close()
 
 
 @pytest.mark.promise("E134")

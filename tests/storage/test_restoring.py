@@ -144,10 +144,28 @@ def test_a_log_that_stood_alone_is_put_back_alone(folder: Path) -> None:
 
 
 def test_a_note_that_was_never_whole_says_that_nothing_had_moved(folder: Path) -> None:
-    for text in ("", "q.db.before-restore-1 store", "../q.db.before-restore-1 store\n", "\0\0"):
+    for text in (
+        "",
+        "q.db.befo",
+        "q.db.before-restore-1 st",
+        "q.db.before-restore-1 store",
+        "\0\0",
+    ):
         (folder / "q.db.restoring").write_text(text)
         assert bodies(folder / "q.db") == OLD
         assert not (folder / "q.db.restoring").exists()
+
+
+def test_somebody_elses_file_is_taken_for_no_note_and_stays(folder: Path) -> None:
+    for text in ("../q.db.before-restore-1 store\n", "minutes of the meeting\n", "SQLite format 3"):
+        (folder / "q.db.restoring").write_text(text)
+        before = snapshot(folder)
+        with pytest.raises(OpenError, match=r"q\.db\.restoring is in the way"):
+            open_store(str(folder / "q.db"))
+        with pytest.raises(OpenError, match=r"q\.db\.restoring is in the way"):
+            restore(folder)
+        (folder / "q.db.lock").unlink(missing_ok=True)
+        assert snapshot(folder) == before
 
 
 def test_a_store_is_not_looked_at_while_it_is_not_all_there(folder: Path) -> None:
