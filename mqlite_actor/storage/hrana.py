@@ -282,10 +282,10 @@ class HranaStore(Fileless):
             self._in_user_tx = False
 
     def _run(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        if not statements:
+            return []  # and what was written waits for who asks, or for COMMIT
         before, self._buffer = self._buffer, []
         self.changes += any(not sql.lstrip().startswith("SELECT") for sql, _ in statements)
-        if not statements:
-            return []
         try:
             return self.ask([*before, *statements])[len(before) :]
         except Again as error:
@@ -308,7 +308,8 @@ class HranaStore(Fileless):
         self._write([(sql, each) for each in arguments])
 
     def _run_users(self, statement: Statement) -> list[Row]:
-        """One statement of a caller's own; if it fails the transaction goes on."""
+        """One statement of a caller's own; if it fails the transaction goes on, unless the
+        statement rolled it back, as ON CONFLICT ROLLBACK does."""
         if self._buffer:
             before, self._buffer = self._buffer, []
             self._run(before)
@@ -316,6 +317,7 @@ class HranaStore(Fileless):
         try:
             return self._stream.ask([statement], is_kept=True)[0]
         except StepError as error:
+            self._in_user_tx = self._stream.is_begun
             if error.place == 0 and not error.is_busy:
                 raise InvalidArgument(f"your statement failed: {error.failure.message}") from error
             self._in_user_tx = False

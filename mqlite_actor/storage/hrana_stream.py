@@ -77,14 +77,19 @@ class Stream:
         self.is_shared = False
 
     def ask(self, statements: Sequence[Statement], *, is_kept: bool = False) -> list[list[Row]]:
-        """Each one's rows; the transaction stays open. `is_kept`: also if one of them fails.
+        """Each one's rows; the transaction stays open. `is_kept`: also if one of them fails, but
+        for a failure that made the database roll back (`is_begun` is False then).
 
         Raises StepError, NotRun or Lost; after all but a StepError that is kept nothing is open
         any more, as far as anybody can say.
         """
         steps, first = self._opening(statements)
         last = len(steps) - 1
-        if not is_kept:
+        if is_kept:
+            # A BEGIN has to fail inside of the transaction. If it does not, that one is gone.
+            steps.append(Step(BEGIN, (), wire.failed(last)))
+            steps.append(Step(ROLLBACK, (), wire.ok(last + 1)))
+        else:
             steps.append(Step(ROLLBACK, (), self._undoing(last)))
         has_canary = self._has_canary
         reply = self._send(steps, is_last=False)
@@ -95,7 +100,7 @@ class Stream:
         try:
             return _rows(reply, first, len(statements), has_canary=has_canary)
         except StepError as error:
-            if not is_kept or error.place < 0:
+            if not is_kept or error.place < 0 or _did_well(reply, last + 1):
                 self.forget()
             raise
 
@@ -176,6 +181,10 @@ class Stream:
             raise
         self._baton, self._base_url = reply.baton, reply.base_url or self._base_url
         return reply
+
+
+def _did_well(reply: Reply, step: int) -> bool:
+    return reply.batch is not None and reply.batch.step_results[step] is not None
 
 
 def _rows(reply: Reply, first: int, number: int, *, has_canary: bool) -> list[list[Row]]:

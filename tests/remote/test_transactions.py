@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from mqlite_actor.contract.errors import InvalidArgument, OutcomeUnknown, Unavailable
+from mqlite_actor.contract.errors import InvalidArgument, OutcomeUnknown, StorageFailed, Unavailable
 from mqlite_actor.sdk.embedded import Embedded, open_embedded
 from mqlite_actor.storage.remote_sql import check
 from tests.hrana.faults import Drop, TimeOut
@@ -61,6 +62,52 @@ async def test_a_wrong_statement_is_told_and_the_rest_goes_on(place: Place) -> N
             await tx.execute("INSERT INTO orders VALUES (1, 'again')")
         await tx.execute("INSERT INTO orders VALUES (2, 'milk')")
     assert server.look("SELECT id FROM orders") == [(1,), (2,)]
+
+
+async def test_every_verb_of_a_transaction_is_in_it_whatever_follows(place: Place) -> None:
+    q, server = place
+    await q.send_one("events", b"old")
+    (held,) = await q.receive("events")
+    async with q.tx() as tx:
+        await tx.complete(held)
+        assert await tx.send_one("events", b"1") > 0
+        assert await tx.send_one("events", b"2") > 0
+        await tx.execute("INSERT INTO orders VALUES (1, 'tea')")
+        await tx.send("events", [b"3", b"4"])
+        await tx.send("events", [b"5"])
+    assert [message.body for message in await q.peek("events")] == [b"1", b"2", b"3", b"4", b"5"]
+    assert (await q.stats("events")).active == 5
+    assert server.look("SELECT id FROM orders") == [(1,)]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_statement_that_rolls_back_ends_the_transaction(
+    place: Place, *, is_first: bool
+) -> None:
+    q, server = place
+    server.look("INSERT INTO orders VALUES (1, 'tea')")
+
+    async def order() -> None:
+        async with q.tx() as tx:
+            if not is_first:
+                await tx.send_one("events", b"before")
+                await tx.execute("INSERT INTO orders VALUES (2, 'milk')")
+            with pytest.raises(InvalidArgument, match="constraint"):
+                await tx.execute("INSERT OR ROLLBACK INTO orders VALUES (1, 'again')")
+            for verb in (
+                partial(tx.execute, "INSERT INTO orders VALUES (3, 'alone')"),
+                partial(tx.send_one, "events", b"alone"),
+            ):
+                with pytest.raises(StorageFailed, match="rolled it back"):
+                    await verb()
+
+    with pytest.raises(StorageFailed, match="rolled it back"):
+        await order()
+    assert server.look("SELECT id FROM orders") == [(1,)]
+    assert (await q.stats("events")).total == 0
+    async with q.tx() as tx:
+        await tx.send_one("events", b"next")
+    assert [message.body for message in await q.receive("events")] == [b"next"]
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before COMMIT", "after COMMIT"])
