@@ -205,9 +205,21 @@ def _sync(path: str) -> None:
 def _publish(partial: str, path: str) -> None:
     """Give a finished file its name; FileExistsError if that was taken meanwhile.
 
-    A link, because a rename would silently replace what is there.
+    A link, because a rename would silently replace what is there. Where the file system knows no
+    links (FAT, some network shares), the name is taken by an empty file first.
     """
-    os.link(partial, path)
-    os.unlink(partial)
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, files.FILE_MODE))
+        try:
+            os.replace(partial, path)
+        except BaseException:
+            os.unlink(path)
+            raise
+    else:
+        os.unlink(partial)
     if os.name == "posix":
         _sync(os.path.dirname(path))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -151,9 +153,29 @@ async def test_the_store_itself_is_never_written_over(engine: Engine, store: Pat
             await backup(engine, path)
 
 
-async def test_a_name_that_is_taken_meanwhile_keeps_its_file(
+def no_link(_source: str, _target: str) -> None:
+    raise PermissionError(errno.EPERM, "Operation not permitted")
+
+
+async def test_a_disk_without_hard_links_gets_backups_too(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(os, "link", no_link)
+    await create(engine, "q")
+    await engine.call(sending("q", b"x"))
+    target = tmp_path / "copy.db"
+    assert (await backup(engine, target)).size_bytes == target.stat().st_size
+    assert audit_file(target) == []
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert not [name for name in files(tmp_path) if "partial" in name]
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+async def test_a_name_that_is_taken_meanwhile_keeps_its_file(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_links: bool
+) -> None:
+    if not has_links:
+        monkeypatch.setattr(os, "link", no_link)
     target = tmp_path / "copy.db"
     at_step(monkeypatch, 1, lambda: target.write_bytes(b"mine"))
     with pytest.raises(InvalidArgument, match="exists by now"):
