@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mqlite_actor.contract import wire
+from mqlite_actor.contract import ext, wire
+from mqlite_actor.contract.errors import QueueNotFound
+from mqlite_actor.engine import commands
 from tests.hrana.server import running_hrana
 from tests.remote.afar import Afar, afar
 
@@ -117,6 +119,22 @@ def test_a_look_is_a_request_or_two(place: Afar) -> None:
     assert place.trips(wire.StatsRequest(queue="q")) == 1
     assert place.trips(wire.ListQueuesRequest()) == 1
     assert place.trips(wire.PeekRequest(queue="q", max=5)) == 2
+
+
+def test_a_subscription_is_emptied_by_few_requests_a_chunk(place: Afar) -> None:
+    place.writer.ask(wire.SubscribeRequest(topic="t", name="sub"))
+    place.writer.send("t", *[b"x"] * 3)
+    (generation,) = [
+        each.generation
+        for each in place.writer.ask(wire.ListQueuesRequest()).queues
+        if each.name == "sub"
+    ]
+    request = ext.DeleteSubscriptionRequest("t", "sub", generation, discard_messages=True)
+    assert place.trips(commands.EndSubscription(request, limit=1)) == 3
+    assert place.trips(commands.DiscardChunk("sub", generation, 1)) == 2
+    assert place.trips(commands.DiscardChunk("sub", generation, 1)) == 2
+    with pytest.raises(QueueNotFound):
+        place.writer.ask(wire.StatsRequest(queue="sub"))
 
 
 def test_no_baton_is_kept_between_two_groups(tmp_path: Path) -> None:

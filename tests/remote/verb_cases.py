@@ -265,6 +265,12 @@ async def explain_message(on: Ground) -> wire.Request[Any]:
     return ext.ExplainRequest(queue=name, seq_number=page.messages[-1].seq_number)
 
 
+async def explain_gone(on: Ground) -> wire.Request[Any]:
+    name = await on.filled()
+    page = await on.engine.call(wire.ReceiveRequest(queue=name, receive_mode=1))
+    return ext.ExplainRequest(queue=name, seq_number=page.messages[0].seq_number)
+
+
 async def search(on: Ground) -> wire.Request[Any]:
     return ext.SearchRequest(queue=await on.filled(20), body_text="1", include_bodies=True, max=10)
 

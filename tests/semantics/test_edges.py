@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mqlite_actor.clock import ManualClock
-from mqlite_actor.contract import wire
+from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import GenerationConflict, LockLost, QueueNotFound
 from mqlite_actor.contract.ext import (
     DeleteSubscriptionRequest,
@@ -150,8 +150,53 @@ def test_a_dead_letter_that_lives_for_ever_does_so_when_it_is_revived(writer: Wr
         end.unwrap()
     chunk = commands.RedriveChunk("q", "", 0, outcome.unwrap(), 2**62, 10)
     assert writer.group(chunk)[0].unwrap()[0] == 1
+    assert writer.group(commands.LastDeadLetter("q"))[0].unwrap() == 0, "none is left"
     writer.clock.advance(LOCK_MS)
     assert [m.body for m in writer.take("q")] == [b"x"]
+
+
+@pytest.mark.parametrize("life_ms", [0, 1])
+def test_a_dead_letter_whose_life_is_over_gets_that_of_its_queue(
+    writer: Writer, life_ms: int
+) -> None:
+    writer.ask(wire.SendRequest(queue="q", messages=[Message()], ttl_ms=1))
+    (message,) = writer.take("q")
+    writer.ask(wire.RejectRequest(**asking.lease("q", message)))
+    writer.create("q", QueueConfig(lock_duration_ms=LOCK_MS, default_ttl_ms=life_ms))
+    writer.clock.advance(1)
+    chunk = commands.RedriveChunk("q", "", 0, message.seq_number, 2**62, 10)
+    assert writer.group(chunk)[0].unwrap() == (1, message.seq_number)
+    (left,) = writer.ask(wire.PeekRequest(queue="q", max=1)).messages
+    assert left.expires_at_ms == (writer.clock.now_ms() + 1 if life_ms else 0)
+
+
+def test_within_its_bounds_nothing_goes_and_what_goes_is_counted(writer: Writer) -> None:
+    for body in (b"1", b"2", b"3"):
+        writer.send("q", body)
+        writer.ask(wire.RejectRequest(**asking.lease("q", *writer.take("q"))))
+        writer.clock.advance(10)
+    for bounds, found in (
+        ({}, 0),
+        ({"max_age_ms": 30, "max_count": 3, "max_bytes": 3}, 0),
+        ({"max_age_ms": 29}, 1),
+        ({"max_count": 1}, 1),
+        ({"max_bytes": 0, "max_count": 1}, 0),
+    ):
+        (outcome,) = writer.group(commands.Retain(**bounds))
+        assert outcome.unwrap().found == found, bounds
+    assert writer.bodies("q") == [b"3"]
+
+
+def test_an_edited_body_leaves_nothing_of_the_one_before(writer: Writer) -> None:
+    bodies = [bytes(limits.INLINE_BYTES_MAX + more) for more in (0, 1)]
+    (seq,) = writer.send("q", bodies[1])
+    for body in (b"short", *bodies, bodies[1][1:], b"x" * len(bodies[1])):
+        (message,) = writer.take("q")
+        writer.ask(wire.RejectRequest(**asking.lease("q", message)))
+        patch = MessagePatch(body=body)
+        writer.ask(ResubmitRequest(queue="q", seq_number=seq, message=patch))
+        assert writer.bodies("q") == [body]
+        writer.check()
 
 
 def test_a_filter_that_does_not_compile_any_more_lets_nothing_through(writer: Writer) -> None:
@@ -188,6 +233,25 @@ def test_a_clearing_of_one_takes_the_first_and_goes_on_behind_it(writer: Writer)
     chunk = commands.PurgeActiveChunk("q", "", first, second, end, 1)
     assert writer.group(chunk)[0].unwrap() == (1, second)
     assert writer.bodies("q") == []
+
+
+def test_a_clearing_goes_on_behind_those_that_it_leaves(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CHORE_ROWS", 2)
+    writer.clock.advance(5)
+    _, second = writer.send("q", b"young", b"young")
+    writer.clock.advance(-5)  # a clock may be put back
+    (third,) = writer.send("q", b"old")
+    before = writer.clock.now_ms() + 1
+    after = 0
+    for number, looked_at in ((0, second), (1, third)):
+        chunk = commands.PurgeActiveChunk("q", "", after, third, before, 2)
+        result = run_group(writer.store, writer.table, [chunk], writer.clock)
+        assert result.outcomes[0].unwrap() == (number, looked_at)
+        assert result.events.get(("q", "purged"), 0) == number
+        after = looked_at
+    assert writer.bodies("q") == [b"young", b"young"]
 
 
 def test_the_end_of_a_subscription_can_be_repeated(writer: Writer) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import wire
+from mqlite_actor.contract.errors import QueueNotFound
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.engine.group import run_group
 from tests.conformance import asking
@@ -111,6 +112,29 @@ def test_a_drain_keeps_the_order_of_a_lane_among_others(
     writer.create(queue, config)
     sent = send(writer, queue, ("g", 0), ("", 0), ("g", 0), ("h", 0), ("g", 0), ("", 0), ("h", 0))
     assert drained(writer, queue) == sent
+
+
+@pytest.mark.parametrize(("config", "group"), [(LANES, "g"), (LINE, "")])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_drain_takes_as_many_of_a_lane_as_it_was_asked_and_counts_them(
+    writer: Writer, queue: str, config: QueueConfig, group: str, number: int
+) -> None:
+    writer.create(queue, config)
+    sent = send(writer, queue, *[(group, 0)] * 3)
+    request = wire.ReceiveRequest(queue=queue, max_messages=number, receive_mode=1)
+    result = run_group(writer.store, writer.table, [request], writer.clock)
+    found = [message.seq_number for message in result.outcomes[0].unwrap().messages]
+    assert found == sent[:number]
+    assert result.events == {(queue, "receive_deleted"): number, (queue, "delivered"): number}
+    assert drained(writer, queue) == sent[number:]
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_where_no_queue_is_nobody_can_receive(writer: Writer, queue: str, mode: int) -> None:
+    asked = [wire.ReceiveRequest(queue=queue, receive_mode=mode)] * 2
+    for outcome in writer.group(*asked):
+        with pytest.raises(QueueNotFound):
+            outcome.unwrap()
 
 
 def test_a_drain_leaves_what_stands_behind_somebody_who_is_held(writer: Writer, queue: str) -> None:

@@ -198,6 +198,8 @@ def test_completes_of_a_run_answer_each_for_itself(writers: list[Writer]) -> Non
         oks = [hasattr(each, "value") for each in result.outcomes]
         assert oks == [True, False, True, False, True, False, False, True]
         said = [str(getattr(each, "error", "")) for each in result.outcomes]
+        for place, number in ((3, leases[2][1].seq_number), (5, leases[4][1].seq_number)):
+            assert f"message {number} " in said[place]
         left = writer.bodies("q", "locked")
         seen.append((said, result.events, result.dues, result.wakes, left))
     assert seen[0] == seen[1]
