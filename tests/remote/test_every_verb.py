@@ -28,6 +28,7 @@ CASES: Final[dict[str, list[tuple[Case, int]]]] = {
     "QueueService/Receive": [
         (on.receive, 1), (on.receive_none, 1), (on.receive_in_line, 1), (on.receive_attempt, 2),
         (on.receive_behind_expired, 3), (on.drain, 2), (on.drain_line, 3),
+        (on.drain_attempt, 2),
     ],
     "QueueService/Complete": [(on.settling(wire.CompleteRequest), 1)],
     "QueueService/CompleteBatch": [(on.complete_batch, 1), (on.complete_foreign, 3)],
@@ -62,6 +63,7 @@ CASES: Final[dict[str, list[tuple[Case, int]]]] = {
     "QueueService/Release": [(on.release, 1), (on.release_attempt, 2)],
     "QueueService/Explain": [
         (on.explain_line, 2), (on.explain_message, 3), (on.explain_gone, 1),
+        (on.explain_empty, 1),
     ],
     "QueueService/Search": [(on.search, 3), (on.search_state, 2)],
     "QueueService/SendResult": [(on.send_result, 3)],

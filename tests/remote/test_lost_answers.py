@@ -76,6 +76,15 @@ def test_each_request_of_a_claim_and_a_settlement_may_be_lost(
     assert (stats.total, stats.locked) == (0, 0)
 
 
+def test_a_claim_whose_answer_is_lost_still_looks_behind_what_is_overdue(place: Afar) -> None:
+    overdue = wire.SendRequest(queue="q", messages=[wire.Message(body=b"late")], ttl_ms=5)
+    place.writer.ask(overdue)
+    place.writer.send("q", b"a")
+    place.writer.clock.advance(5)
+    place.server.faults.add(Drop(after=True))
+    assert [message.body for message in place.writer.take("q", 2)] == [b"a"]
+
+
 def test_an_unknown_outcome_is_told_and_never_run_again(
     place: Afar, monkeypatch: pytest.MonkeyPatch
 ) -> None:

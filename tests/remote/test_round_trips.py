@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqlite_actor.contract import ext, wire
+from mqlite_actor.contract import ext, limits, wire
 from mqlite_actor.contract.errors import QueueNotFound
 from mqlite_actor.engine import commands
 from tests.hrana.server import running_hrana
@@ -119,6 +119,24 @@ def test_a_look_is_a_request_or_two(place: Afar) -> None:
     assert place.trips(wire.StatsRequest(queue="q")) == 1
     assert place.trips(wire.ListQueuesRequest()) == 1
     assert place.trips(wire.PeekRequest(queue="q", max=5)) == 2
+
+
+def test_what_is_overdue_at_the_front_costs_requests_once(
+    place: Afar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.writer.create("stale", wire.QueueConfig(dead_letter_on_expire=True))
+    monkeypatch.setattr(limits, "MAINTENANCE_ROWS", 1)
+    late = [wire.Message(ttl_ms=5)] * 3
+    place.writer.ask(wire.SendRequest(queue="stale", messages=late))
+    place.writer.send("stale", b"1", b"2")
+    place.writer.clock.advance(5)
+    claim = wire.ReceiveRequest(queue="stale")
+    assert [place.trips(claim) for _ in range(2)] == [3, 3]
+    stats = place.writer.ask(wire.StatsRequest(queue="stale"))
+    assert (stats.locked, stats.dead_lettered) == (2, 2)
+    place.writer.group(commands.Expire())
+    place.writer.send("stale", b"3", b"4")
+    assert [place.trips(claim) for _ in range(2)] == [1, 1]
 
 
 def test_a_subscription_is_emptied_by_few_requests_a_chunk(place: Afar) -> None:

@@ -150,6 +150,12 @@ async def drain(on: Ground) -> wire.Request[Any]:
     return wire.ReceiveRequest(queue=await on.filled(), max_messages=3, receive_mode=1)
 
 
+async def drain_attempt(on: Ground) -> wire.Request[Any]:
+    return wire.ReceiveRequest(
+        queue=await on.filled(), max_messages=3, receive_mode=1, receive_attempt_id="again"
+    )
+
+
 async def drain_line(on: Ground) -> wire.Request[Any]:
     name = await on.filled(6, STRICT)
     return wire.ReceiveRequest(queue=name, max_messages=10, receive_mode=1)
@@ -263,6 +269,10 @@ async def explain_message(on: Ground) -> wire.Request[Any]:
     name = await on.filled(3, STRICT)
     page = await on.engine.call(wire.PeekRequest(queue=name, max=10))
     return ext.ExplainRequest(queue=name, seq_number=page.messages[-1].seq_number)
+
+
+async def explain_empty(on: Ground) -> wire.Request[Any]:
+    return ext.ExplainRequest(queue=await on.queue())
 
 
 async def explain_gone(on: Ground) -> wire.Request[Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mqlite_actor.clock import ManualClock
@@ -16,6 +17,7 @@ from mqlite_actor.contract.ext import (
     MessagePatch,
     ReleaseRequest,
     ResubmitRequest,
+    SearchRequest,
 )
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.engine import commands
@@ -185,6 +187,11 @@ def test_within_its_bounds_nothing_goes_and_what_goes_is_counted(writer: Writer)
         (outcome,) = writer.group(commands.Retain(**bounds))
         assert outcome.unwrap().found == found, bounds
     assert writer.bodies("q") == [b"3"]
+    writer.create("empty", QueueConfig(dlq_max_count=1))
+    for _ in range(2):
+        writer.send("empty", b"")
+        writer.ask(wire.RejectRequest(**asking.lease("empty", *writer.take("empty"))))
+    assert writer.group(commands.Retain())[0].unwrap().found == 1, "they weigh nothing, and count"
 
 
 def test_an_edited_body_leaves_nothing_of_the_one_before(writer: Writer) -> None:
@@ -262,6 +269,16 @@ def test_the_end_of_a_subscription_can_be_repeated(writer: Writer) -> None:
     request = DeleteSubscriptionRequest(topic="t", name="s", generation=generation)
     for _ in range(2):
         assert writer.group(commands.EndSubscription(request))[0].unwrap() == ("", 0)
+
+
+def test_a_page_that_ends_with_the_first_of_all_is_the_last(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SEARCH_ROWS", 1)
+    assert writer.send("q", b"x", b"y") == [1, 2]
+    request = SearchRequest(queue="q", newest_first=True)
+    assert writer.ask(request).next_page_token == "-1"
+    assert writer.ask(msgspec.structs.replace(request, page_token="-1")).next_page_token == ""
 
 
 # -- what changes under messages -------------------------------------------------------------------

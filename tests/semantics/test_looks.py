@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,6 +112,7 @@ def test_an_update_that_makes_no_queue_says_so(writer: Writer, queue: str) -> No
             else ext.UpdateQueueRequest(name, patch)
         )
         reply = writer.ask(request)
+        assert re.fullmatch("[0-9a-f]{32}", reply.generation)
         assert (reply.created, reply.config.default_ttl_ms) == (created, 5)
 
 
@@ -160,11 +162,25 @@ def test_what_can_be_taken_is_told_before_what_is_held_in_front_of_it(
     assert reply.explanation == f"message {second} is next: {taken}"
     assert isinstance(reply.message, ext.Finding)
     assert (reply.message.ahead, reply.message.group_id) == (0, "")
+    assert explained(writer, queue, second).message == reply.message
     writer.take(queue, 2)
     send(writer, queue, "g")
     writer.send(queue, b"free")
     reply = explained(writer, queue)
     assert (reply.reason, len(reply.blocked)) == (ext.Reason.DELIVERABLE, 1)
+
+
+def test_in_a_strict_queue_each_waits_for_the_first_whatever_its_group(
+    writer: Writer, queue: str
+) -> None:
+    writer.create(queue, QueueConfig(ordering_mode="strict_fifo"))
+    first, second, third = send(writer, queue, "a", "b", "b")
+    reply = explained(writer, queue, third)
+    told = f"it waits for message {first}, the first of the queue, which is strict"
+    assert reply.explanation == told
+    assert isinstance(reply.message, ext.Finding)
+    assert (reply.message.blocked_by, reply.message.ahead) == (first, 2)
+    assert explained(writer, queue, second).explanation == told
 
 
 def test_a_dead_letter_says_what_it_died_of(writer: Writer, queue: str) -> None:
@@ -257,11 +273,11 @@ def test_a_page_ends_with_the_message_that_fills_it(
 @pytest.mark.parametrize(
     ("asked", "scanned"),
     [
-        ({"body_text": "x"}, 2),
-        ({"filter": 'body_text contains "x"'}, 2),
-        ({"filter": "body_size >= 0"}, 5),
-        ({"include_bodies": True}, 5),
-        ({}, 5),
+        ({"body_text": "x"}, (2, 3)),
+        ({"filter": 'body_text contains "x"'}, (2, 3)),
+        ({"filter": "body_size >= 0"}, (5, 5)),
+        ({"include_bodies": True}, (5, 5)),
+        ({}, (5, 5)),
     ],
 )
 def test_bodies_are_looked_into_up_to_a_sum(
@@ -269,9 +285,49 @@ def test_bodies_are_looked_into_up_to_a_sum(
     queue: str,
     monkeypatch: pytest.MonkeyPatch,
     asked: dict[str, Any],
-    scanned: int,
+    scanned: tuple[int, int],
 ) -> None:
     for size in SIZES:
         writer.send(queue, bytes(size))
-    monkeypatch.setattr(limits, "SEARCH_BYTES", 5)
-    assert sought(writer, queue, **asked).scanned == scanned
+    for most, number in zip((5, 6), scanned, strict=True):
+        monkeypatch.setattr(limits, "SEARCH_BYTES", most)
+        assert sought(writer, queue, **asked).scanned == number
+
+
+def test_a_page_without_bodies_is_filled_by_texts(
+    writer: Writer, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = [Message(body=b"a body", subject="x" * size) for size in SIZES]
+    writer.ask(wire.SendRequest(queue=queue, messages=batch))
+    for most, number in ((5, 2), (6, 3)):
+        monkeypatch.setattr(writer.store.ledger, "_page_bytes", most)
+        assert sought(writer, queue).scanned == number
+
+
+def test_a_page_says_where_the_next_begins(
+    writer: Writer, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SEARCH_ROWS", 2)
+    _, second, third, fourth = send(writer, queue, "a", "b", "c", "d")
+    assert sought(writer, queue).next_page_token == str(second + 1)
+    assert sought(writer, queue, newest_first=True).next_page_token == f"-{third - 1}"
+    assert sought(writer, queue, max=1).next_page_token == str(second)
+    last = sought(writer, queue, page_token=str(third), max=1)
+    assert seen(last) == ([third], 1, str(fourth))
+    assert seen(sought(writer, queue, from_seq=third, to_seq=third)) == ([third], 1, "")
+
+
+def test_a_search_asks_for_properties_and_for_the_time_that_a_filter_sees(
+    writer: Writer, queue: str
+) -> None:
+    batch = [Message(properties={"a": value}) for value in "12"]
+    first, second = writer.ask(wire.SendRequest(queue=queue, messages=batch)).seq_numbers or []
+    later = writer.ask(
+        wire.SendRequest(queue=queue, messages=[Message()], scheduled_enqueue_time_ms=LATER)
+    ).seq_numbers
+    for asked, numbers in (
+        ({"properties": {"a": "2"}}, [second]),
+        ({"filter": "visible_at == enqueued_at"}, [first, second]),
+        ({"filter": "visible_at > enqueued_at"}, later),
+    ):
+        assert seen(sought(writer, queue, **asked))[0] == numbers

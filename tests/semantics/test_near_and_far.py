@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from mqlite_actor.clock import ManualClock
-from mqlite_actor.contract import wire
+from mqlite_actor.contract import ext, wire
 from mqlite_actor.contract.errors import QueueNotFound
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.engine.group import run_group
@@ -127,6 +127,74 @@ def test_a_drain_takes_as_many_of_a_lane_as_it_was_asked_and_counts_them(
     assert found == sent[:number]
     assert result.events == {(queue, "receive_deleted"): number, (queue, "delivered"): number}
     assert drained(writer, queue) == sent[number:]
+
+
+@pytest.mark.parametrize("config", [LANES, LINE])
+def test_a_drain_stops_where_a_life_ends_now(
+    writer: Writer, queue: str, config: QueueConfig
+) -> None:
+    writer.create(queue, config)
+    first, second, third = send(writer, queue, ("g", 0), ("g", 5), ("g", 0))
+    writer.clock.advance(5)
+    assert drain(writer, queue, 1) == [first]
+    assert drained(writer, queue) == [third]
+    assert dead(writer, queue) == [second]
+
+
+@pytest.mark.parametrize("ends", ["complete", "defer"])
+def test_a_drain_takes_nobody_who_is_held_behind_the_front(
+    writer: Writer, queue: str, ends: str
+) -> None:
+    writer.create(queue, LANES)
+    first, second, third = send(writer, queue, ("g", 0), ("g", 0), ("g", 0))
+    (message,) = writer.take(queue)
+    writer.ask(wire.RejectRequest(**asking.lease(queue, message)))
+    (held,) = writer.take(queue)
+    if ends == "defer":
+        writer.ask(wire.DeferRequest(**asking.lease(queue, held)))
+    writer.ask(ext.ResubmitRequest(queue=queue, seq_number=first))
+    assert drained(writer, queue) == [first]
+    if ends == "defer":
+        (held,) = writer.ask(wire.ReceiveDeferredRequest(queue, [second])).messages
+    writer.ask(wire.CompleteRequest(**asking.lease(queue, held)))
+    assert drained(writer, queue) == [third]
+
+
+@pytest.mark.parametrize("config", [LANES, LINE])
+def test_a_drain_holds_little_more_than_fills_a_page(
+    writer: Writer, queue: str, monkeypatch: pytest.MonkeyPatch, config: QueueConfig
+) -> None:
+    writer.create(queue, config)
+    monkeypatch.setattr(writer.store.ledger, "_page_bytes", 10)
+    sent = send(writer, queue, *[("g", 0)] * 4, size=6)
+    found = drain(writer, queue, 9)
+    assert found == sent[: len(found)]
+    assert 6 * len(found) < 10 + 6
+    assert found + drained(writer, queue) == sent
+
+
+def test_claims_that_fill_a_page_together_leave_nobody_without(
+    writer: Writer, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.create(queue)
+    monkeypatch.setattr(writer.store.ledger, "_page_bytes", 10)
+    sent = send(writer, queue, *[("", 0)] * 5, size=5)
+    claims = [wire.ReceiveRequest(queue=queue, max_messages=number) for number in (1, 1, 2, 1, 1)]
+    found = [
+        [message.seq_number for message in outcome.unwrap().messages]
+        for outcome in writer.group(*claims)
+    ]
+    assert found == [sent[:1], sent[1:2], sent[2:4], sent[4:], []]
+
+
+def test_a_claim_says_when_its_leases_end_and_is_counted(writer: Writer, queue: str) -> None:
+    writer.create(queue, QueueConfig(lock_duration_ms=7))
+    claim = wire.ReceiveRequest(queue=queue, max_messages=2)
+    send(writer, queue, ("", 0), ("", 0))
+    for number in (2, 0):
+        result = run_group(writer.store, writer.table, [claim], writer.clock)
+        assert result.dues == ({"locks": writer.clock.now_ms() + 7} if number else {})
+        assert result.events == ({(queue, "delivered"): number} if number else {})
 
 
 @pytest.mark.parametrize("mode", [0, 1])
