@@ -222,7 +222,11 @@ def test_a_life_that_ends_now_is_over_and_a_time_that_comes_now_has_come(
 # -- what is sought --------------------------------------------------------------------------------
 
 
-def sought(writer: Writer, queue: str, **asked: Any) -> ext.SearchResponse:  # noqa: ANN401  # any field
+def sought(
+    writer: Writer,
+    queue: str,
+    **asked: Any,  # noqa: ANN401  # any field
+) -> ext.SearchResponse:
     return writer.ask(ext.SearchRequest(queue=queue, **asked))
 
 
