@@ -88,7 +88,9 @@ def test_where_nothing_is_nothing_is_old_and_what_was_just_sent_is_not(
         described = writer.ask(ext.DescribeQueueRequest(name=queue))
         assert row.oldest_message_age_ms == described.oldest_message_age_ms == 0
         assert described.oldest_dead_letter_age_ms == 0
-        writer.send(queue, b"x")
+        writer.send(queue, b"x", b"y")
+        (message,) = writer.take(queue)
+        writer.ask(wire.RejectRequest(**asking.lease(queue, message)))
 
 
 def test_a_page_of_one_is_one(writer: Writer, queue: str) -> None:
@@ -132,10 +134,10 @@ def test_the_lines_that_stand_still_are_counted_and_their_first_is_explained(
     monkeypatch.setattr(limits, "EXPLAIN_LANES", 2)
     first, _ = send(writer, queue, "a", "b")
     writer.take(queue, 2)
-    writer.clock.advance(LOCK_MS - 1001)
+    writer.clock.advance(LOCK_MS - 1000)
     assert explained(writer, queue).explanation == f"message {first} is next: {HELD} 1.0 s"
     (waiting,) = send(writer, queue, "a")
-    writer.clock.advance(2)
+    writer.clock.advance(1)
     reply = explained(writer, queue)
     held = f"the first message is {first}: {HELD} 999 ms"
     assert (reply.explanation, reply.has_more) == (f"a line stands still; {held}", False)
@@ -148,6 +150,8 @@ def test_the_lines_that_stand_still_are_counted_and_their_first_is_explained(
         assert explained(writer, queue).has_more is has_more
     reply = explained(writer, queue, waiting)
     assert reply.explanation == f"it waits for message {first}, the first of its group"
+    assert isinstance(reply.message, ext.Finding)
+    assert reply.message.ahead == 1, "others do not count"
     assert isinstance(reply.blocker, ext.Finding)
     assert (reply.blocker.seq_number, reply.blocker.group_id) == (first, "a")
 

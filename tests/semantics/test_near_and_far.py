@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from mqlite_actor.clock import ManualClock
-from mqlite_actor.contract import ext, wire
+from mqlite_actor.contract import ext, limits, wire
 from mqlite_actor.contract.errors import QueueNotFound
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.engine.group import run_group
@@ -136,9 +136,19 @@ def test_a_drain_stops_where_a_life_ends_now(
     writer.create(queue, config)
     first, second, third = send(writer, queue, ("g", 0), ("g", 5), ("g", 0))
     writer.clock.advance(5)
-    assert drain(writer, queue, 1) == [first]
-    assert drained(writer, queue) == [third]
+    assert drained(writer, queue) == [first, third]
     assert dead(writer, queue) == [second]
+
+
+def test_who_is_overdue_behind_the_front_is_not_taken_when_others_are_buried_first(
+    writer: Writer, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAINTENANCE_ROWS", 1)
+    writer.create(queue, LANES)
+    over, first, second = send(writer, queue, ("", 4), ("g", 0), ("g", 5))
+    writer.clock.advance(5)
+    assert drained(writer, queue) == [first]
+    assert dead(writer, queue) == [over, second]
 
 
 @pytest.mark.parametrize("ends", ["complete", "defer"])
