@@ -14,6 +14,7 @@ from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import GenerationConflict, LockLost, QueueNotFound
 from mqlite_actor.contract.ext import (
     DeleteSubscriptionRequest,
+    DescribeQueueRequest,
     MessagePatch,
     ReleaseRequest,
     ResubmitRequest,
@@ -267,8 +268,18 @@ def test_the_end_of_a_subscription_can_be_repeated(writer: Writer) -> None:
         each.generation for each in writer.ask(wire.ListQueuesRequest()).queues if each.name == "s"
     ]
     request = DeleteSubscriptionRequest(topic="t", name="s", generation=generation)
-    for _ in range(2):
-        assert writer.group(commands.EndSubscription(request))[0].unwrap() == ("", 0)
+    for wakes in ({"s": limits.INT64_MAX}, {}):  # whoever waits for its messages learns of it
+        ending = commands.EndSubscription(request)
+        result = run_group(writer.store, writer.table, [ending], writer.clock)
+        assert (result.outcomes[0].unwrap(), result.wakes) == (("", 0), wakes)
+
+
+def test_the_end_of_a_queue_wakes_whoever_waits_for_its_messages(writer: Writer) -> None:
+    generation = writer.ask(DescribeQueueRequest(name="q")).generation
+    request = wire.DeleteQueueRequest(name="q", generation=generation)
+    for wakes in ({"q": limits.INT64_MAX}, {}):
+        result = run_group(writer.store, writer.table, [request], writer.clock)
+        assert (result.outcomes[0].unwrap().ok, result.wakes) == (True, wakes)
 
 
 def test_a_page_that_ends_with_the_first_of_all_is_the_last(

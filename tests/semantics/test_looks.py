@@ -118,6 +118,17 @@ def test_an_update_that_makes_no_queue_says_so(writer: Writer, queue: str) -> No
         assert (reply.created, reply.config.default_ttl_ms) == (created, 5)
 
 
+def test_a_subscription_shows_its_filter_and_a_queue_without_one_none(
+    writer: Writer, queue: str
+) -> None:
+    for expr in ("", "1 == 1"):
+        request = wire.SubscribeRequest(f"{queue}-t", f"{queue}-s", wire.Filter(expr=expr))
+        writer.ask(request)
+        (found,) = writer.ask(ext.DescribeQueueRequest(name=f"{queue}-s")).subscriptions
+        assert found == wire.SubscriptionInfo(f"{queue}-t", f"{queue}-s", expr)
+    assert writer.ask(ext.DescribeQueueRequest(name=queue)).subscriptions == []
+
+
 # -- why nothing comes -----------------------------------------------------------------------------
 
 
@@ -144,6 +155,7 @@ def test_the_lines_that_stand_still_are_counted_and_their_first_is_explained(
     send(writer, queue, "b")
     reply = explained(writer, queue)
     assert (reply.explanation, reply.has_more) == (f"2 lines stand still; {held}", True)
+    assert [each.group_id for each in reply.blocked] == ["a", "b"]
     monkeypatch.setattr(limits, "EXPLAIN_LANES", 3)
     for rows, has_more in ((2, True), (3, False)):
         monkeypatch.setattr(limits, "EXPLAIN_ROWS", rows)
@@ -193,8 +205,15 @@ def test_a_dead_letter_says_what_it_died_of(writer: Writer, queue: str) -> None:
         writer.take(queue, 2), ("because", ""), ("because", "AppRequested"), strict=True
     ):
         lease = asking.lease(queue, message)
-        writer.ask(wire.RejectRequest(**lease, dead_letter_reason=reason))
+        writer.ask(
+            wire.RejectRequest(
+                **lease, dead_letter_reason=reason, dead_letter_description=reason and "told"
+            )
+        )
         reply = explained(writer, queue, message.seq_number)
+        assert isinstance(reply.message, ext.Finding)
+        shown = reply.message.dead_letter_reason, reply.message.dead_letter_description
+        assert shown == (told, reason and "told")
         assert reply.explanation == (
             f"it is a dead letter because of '{told}'; redrive or resubmit it"
         )

@@ -59,6 +59,7 @@ def drained(writer: Writer, queue: str) -> list[int]:
     found: list[int] = []
     while some := drain(writer, queue, 10):
         found += some
+        assert len(set(found)) == len(found), "each only once"
     return found
 
 
