@@ -310,5 +310,7 @@ def check_outside() -> None:
     hold = inside.get()
     if hold is not None and hold.is_open:
         raise InvalidArgument(
-            "an engine call inside tx() would wait for itself; use the transaction's own methods"
+            "an engine call inside tx() would wait for itself, or may wait for somebody who waits"
+            " for this transaction; use the transaction's own methods, and call another engine"
+            " outside of the block"
         )

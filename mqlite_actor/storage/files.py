@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -136,17 +137,35 @@ def _looked_at(database: str) -> DatabaseLocked:
 
 class FileLock:
     """The sidecar lock `<path>.lock`: one engine per file. Released by `release` or by process
-    death."""
+    death; a forked child has no share in it."""
 
-    __slots__ = ("_descriptor", "_is_new", "path")
+    __slots__ = ("__weakref__", "_database", "_descriptor", "_is_new", "path")
 
     def __init__(self, database: str) -> None:
         """Take it at once or raise DatabaseLocked; never waits."""
         self.path = database + ".lock"
+        self._database = database
         self._is_new = not os.path.exists(self.path)
-        self._descriptor: int | None = None
-        while self._descriptor is None:
-            self._descriptor = self._take(database)
+        self._descriptor: int | None = self._take_any()
+        _HELD.add(self)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the file that is locked still has its name: if somebody deleted it, the next
+        engine takes another one."""
+        if self._descriptor is None:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), os.stat(self.path))
+        except FileNotFoundError:
+            return False
+
+    def hold(self) -> None:
+        """Take it anew if its file was deleted; DatabaseLocked if another engine was faster."""
+        if not self.is_held:
+            lost, self._descriptor = self._descriptor, self._take_any()
+            if lost is not None:
+                os.close(lost)
 
     @staticmethod
     def was_taken(database: str) -> bool:
@@ -162,8 +181,19 @@ class FileLock:
         if self._descriptor is not None:
             if is_untouched and self._is_new:
                 Path(self.path).unlink(missing_ok=True)
-            os.close(self._descriptor)
-            self._descriptor = None
+            _unlock(self._descriptor)  # a child that was forked elsewhere may share it
+            self._forget()
+
+    def _forget(self) -> None:
+        """Close it here; whoever else shares it keeps it."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _take_any(self) -> int:
+        while (descriptor := self._take(self._database)) is None:
+            continue
+        return descriptor
 
     def _take(self, database: str) -> int | None:
         """The locked descriptor; None if its file was removed meanwhile, and must be made anew."""
@@ -186,6 +216,20 @@ class FileLock:
             os.close(descriptor)
             return None
         return descriptor
+
+
+_HELD: Final = weakref.WeakSet[FileLock]()
+
+
+def _forget_all() -> None:
+    """In a child just forked: the engine is its parent's, and so is the lock, which would otherwise
+    outlast the parent as long as the child lives."""
+    for lock in list(_HELD):
+        lock._forget()  # noqa: SLF001  # this module's own
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 @contextmanager
@@ -234,6 +278,9 @@ if sys.platform == "win32":  # pragma: no cover - no Windows machine in CI
     def _lock(descriptor: int) -> None:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 
+    def _unlock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
     def file_system(_folder: str) -> str:
         return ""
 
@@ -252,6 +299,9 @@ else:
 
     def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def file_system(folder: str) -> str:
         """The kind of file system that holds `folder`, in the system's words; "" when not to be

@@ -6,8 +6,11 @@ opens and closes the file then believes to be the last, moves the log into the f
 whatever this engine commits afterwards goes into a deleted log, invisible to all and gone at the
 end. No error shows. So after each COMMIT the log's identity is compared (one stat, 3 microseconds),
 and every second that of the file and its index. What was committed before the log was deleted is in
-the file; what was committed after it was not acknowledged. Called by the store; a remote or
-in-memory store has none.
+the file; what was committed after it was not acknowledged.
+
+And against a second engine, which can come after somebody has deleted the sidecar lock: a
+transaction that finds the file changed since the last one of ours asks whose lock it is, before it
+does anything. Called by the store; a remote or in-memory store has none.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import os
 
 from mqlite_actor.contract.errors import StorageFailed
+from mqlite_actor.storage.files import FileLock
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -31,9 +35,11 @@ class FileGuard:
     those.
     """
 
-    __slots__ = ("_database", "_index", "_log", "_path")
+    __slots__ = ("_database", "_index", "_lock", "_log", "_path")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, lock: FileLock | None = None) -> None:
+        """`lock`: the owner's; a guest has none."""
+        self._lock = lock
         self._path = path
         self._database = _identity(path)
         self._log: Identity | None = None
@@ -60,11 +66,20 @@ class FileGuard:
         self.check_log()
 
     def check_files(self) -> None:
-        """Once a second: FileReplaced if the database, its log or its index was replaced."""
+        """Once a second: FileReplaced if the database, its log, its index or its lock was."""
         self.check_database()
         self.check_log()
         if _identity(self._path + "-shm") != self._index:
             raise FileReplaced(f"the index of {self._path} (-shm) was replaced while it was in use")
+        self.check_owner()
+
+    def check_owner(self) -> None:
+        """FileReplaced if another engine may have the file as well, or had it."""
+        if self._lock is not None and not self._lock.is_held:
+            raise FileReplaced(
+                f"{self._lock.path} was deleted while it was in use, so another engine may have"
+                " opened the file; never delete it: a lock ends with its process"
+            )
 
     def check_database(self) -> None:
         """FileReplaced if another file stands at the path, or none."""

@@ -48,8 +48,8 @@ class SqliteStore:
 
     __slots__ = (
         "_beside", "_checkpointer", "_guard", "_is_near", "_is_patient", "_lock", "_looked_at",
-        "_page_bytes", "_readers", "_synchronous", "complaint", "connection", "healthy", "is_short",
-        "leaves_log", "ledger", "log_pages", "path", "user_sql",
+        "_page_bytes", "_readers", "_synchronous", "_version", "complaint", "connection", "healthy",
+        "is_short", "leaves_log", "ledger", "log_pages", "path", "user_sql",
     )  # fmt: skip
 
     def __init__(self, path: str, synchronous: int, lock: files.FileLock | None) -> None:
@@ -66,9 +66,10 @@ class SqliteStore:
         self._lock = lock
         self._beside = threading.Lock()  # whoever holds it has the checkpointer
         self._checkpointer: apsw.Connection | None = None
-        self._guard = None if path == files.MEMORY else FileGuard(path)
+        self._guard = None if lock is None else FileGuard(path, lock)
         self._readers = Readers(lambda: Reader(connect_reader(path)))
         self._is_patient = True  # as its connection is made
+        self._version = 0  # of the file, as it was after the last COMMIT here
         self.connection = self._connect()
         self.user_sql = UserSql(self.connection)
         self._page_bytes: int = self.connection.pragma("page_size")
@@ -138,6 +139,12 @@ class SqliteStore:
         self._be_patient(is_patient)
         database.read_last_seq(self.run, self.ledger)
         self.connection.execute("BEGIN IMMEDIATE")
+        if self._guard is not None and self.connection.data_version() != self._version:
+            try:  # somebody else has written since our COMMIT
+                self._guard.check_owner()
+            except FileReplaced:
+                self.rollback()
+                raise
         return Transaction(self.run, self.run_many, self.ledger, write_many=self._write_many)
 
     def _be_patient(self, is_patient: bool) -> None:  # noqa: FBT001  # its only word
@@ -153,6 +160,7 @@ class SqliteStore:
         """COMMIT. Raises SQLite's own error, or FileReplaced when it went into a log that is gone:
         what that means for the group is not decided here."""
         self.connection.execute("COMMIT")
+        self._version = self.connection.data_version()
         if self._guard is not None:
             self._guard.check_log()
 
@@ -191,7 +199,8 @@ class SqliteStore:
         Every connection to it is closed first: the connections of a process share the log's index,
         and one that stayed would tie the new ones to an index that nobody else sees.
         """
-        assert self._guard is not None, "a database in memory is never opened again"
+        assert self._guard and self._lock, "a database in memory is never opened again"
+        self._lock.hold()
         self.ledger.forget()
         self._readers.shut()
         self._close_checkpointer()
@@ -233,7 +242,8 @@ class SqliteStore:
         return not self.is_short
 
     def check_files(self) -> None:
-        """FileReplaced if the files under the connection are not those that it opened."""
+        """FileReplaced if the files under the connection are not those that it opened, or another
+        engine may have them too."""
         if self._guard is not None and self.healthy:
             self._guard.check_files()
 

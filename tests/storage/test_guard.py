@@ -7,6 +7,7 @@ program then opens and closes it, believes to be the last, and deletes the log t
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -19,9 +20,16 @@ import pytest
 from outcome import Error
 
 from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import OutcomeUnknown, StorageFailed
+from mqlite_actor.contract.errors import (
+    DatabaseLocked,
+    OutcomeUnknown,
+    QueueNotFound,
+    StorageFailed,
+)
 from mqlite_actor.storage.guard import FileReplaced
+from mqlite_actor.storage.sqlite import open_store
 from tests.storage.child import ROOT
+from tests.storage.foreign import execute
 from tests.storage.writer import Writer, killed_copy, writing
 
 ELSEWHERE = """
@@ -211,3 +219,80 @@ def test_a_killed_program_that_used_both_libraries_lost_nothing_it_acknowledged(
         stored = writer.bodies("q")
         assert [body for body in stored if body in acknowledged] == acknowledged
         writer.check()
+
+
+# -- the sidecar lock ------------------------------------------------------------------------------
+
+
+def test_an_engine_whose_lock_was_deleted_gives_way_to_a_second_one(
+    path: Path, writer: Writer
+) -> None:
+    writer.create("gone")
+    assert told(writer, b"kept") is None
+    path.with_name("q.db.lock").unlink()
+    with writing(path) as second:
+        (gone, _) = second.ask(wire.ListQueuesRequest()).queues
+        second.ask(wire.DeleteQueueRequest(name="gone", generation=gone.generation))
+        second.send("q", b"of the second")
+        lost = wire.SendRequest(queue="gone", messages=[wire.Message(body=b"lost")])
+        for _ in range(2):
+            assert told(writer, b"of both") in (FileReplaced, StorageFailed)
+            (outcome,) = writer.group(lost)
+            assert isinstance(outcome, Error)
+            with pytest.raises(StorageFailed):
+                writer.store.begin()
+        second.send("q", b"of the second again")
+    stored = [b"before", b"kept", b"of the second", b"of the second again"]
+    assert writer.bodies("q") == stored, "the second one is gone, so the first goes on"
+    assert told(writer, b"after") is None
+    assert writer.bodies("q") == [*stored, b"after"]
+    assert isinstance(writer.group(lost)[0].error, QueueNotFound)
+    writer.check()
+
+
+def test_a_lock_that_was_deleted_is_taken_anew_within_a_second(path: Path, writer: Writer) -> None:
+    lock = path.with_name("q.db.lock")
+    lock.unlink()
+    with pytest.raises(FileReplaced, match="never delete it"):
+        writer.store.check_files()
+    writer.store.healthy = False  # as the engine's watch says
+    assert told(writer, b"after") is None
+    assert lock.exists()
+    with pytest.raises(DatabaseLocked):
+        open_store(str(path))
+
+
+def test_a_program_with_tables_of_its_own_is_no_second_engine(path: Path, writer: Writer) -> None:
+    for number in range(3):
+        execute(path, f"CREATE TABLE theirs{number} (x)")
+        assert told(writer, b"after") is None
+
+
+def test_a_forked_child_has_no_share_in_the_lock(path: Path) -> None:
+    store = open_store(str(path))
+    reading, writing_end = os.pipe()
+    child = os.fork()
+    if not child:  # pragma: no cover - it only waits, and never comes back
+        os.read(reading, 1)
+        os._exit(0)
+    try:
+        with pytest.raises(DatabaseLocked):
+            open_store(str(path))
+        store.close()
+        open_store(str(path)).close()
+    finally:
+        os.write(writing_end, b".")
+        os.waitpid(child, 0)
+        os.close(reading)
+        os.close(writing_end)
+
+
+def test_a_child_that_ends_does_not_take_the_lock_with_it(path: Path) -> None:
+    store = open_store(str(path))
+    child = os.fork()
+    if not child:  # pragma: no cover - it never comes back
+        os._exit(0)
+    os.waitpid(child, 0)
+    with pytest.raises(DatabaseLocked):
+        open_store(str(path))
+    store.close()
