@@ -76,7 +76,7 @@ def routes(tx: Transaction, name: str) -> list[Route]:
     if not roster:
         raise QueueNotFound(f"no queue or topic is called {quoted(name)}")
     return [
-        Route(queues.by_id(tx, queue_id), _filter_of(tx, subscription, source))
+        Route(queues.by_id(tx, queue_id), _filter_of(tx, queue_id, subscription, source))
         for queue_id, subscription, source in roster
     ]
 
@@ -126,11 +126,11 @@ def _takes_long(filter_: Filter, message: Message) -> bool:
     )
 
 
-def _filter_of(tx: Transaction, subscription: str, source: str) -> Filter | None:
+def _filter_of(tx: Transaction, queue_id: int, subscription: str, source: str) -> Filter | None:
     if not source:
         return MATCH_ALL
-    filters = tx.ledger.filters
-    if source not in filters:
+    known, filter_ = tx.ledger.filters.get(queue_id, ("", None))
+    if known != source:
         found = compiled(source)
         if isinstance(found, InvalidFilter):
             tx.filter_failed(subscription, "compile")
@@ -139,5 +139,6 @@ def _filter_of(tx: Transaction, subscription: str, source: str) -> Filter | None
                 quoted(subscription),
                 found.message,
             )
-        filters[source] = found if isinstance(found, Filter) else None
-    return cast("Filter | None", filters[source])  # storage knows nothing of filters
+        filter_ = found if isinstance(found, Filter) else None
+        tx.ledger.filters[queue_id] = source, filter_
+    return cast("Filter | None", filter_)  # storage knows nothing of filters

@@ -91,7 +91,7 @@ class Ledger:
 
     def __init__(self, *, page_bytes: int = 0, keeps_leases: bool = False) -> None:
         self.queues: dict[str, Queue] = {}
-        self.filters: dict[str, object] = {}  # compiled, by their text; never stale
+        self.filters: dict[int, tuple[str, object]] = {}  # text and compiled, by the queue behind
         self.last_seq = UNREAD
         self.is_ahead = True  # of the stored counter, perhaps: rows alone tell of the last numbers
         self._page_bytes = page_bytes
@@ -231,6 +231,7 @@ class Transaction:
         self._deltas.pop(queue.id, None)
         self._removes = True
         self.deleted.add(queue.name)
+        self.ledger.filters.pop(queue.id, None)
         for key in [key for key in self.events if key[0] == queue.name]:
             del self.events[key]
 

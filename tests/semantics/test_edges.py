@@ -220,6 +220,27 @@ def test_a_filter_that_does_not_compile_any_more_lets_nothing_through(writer: Wr
     assert writer.bodies("s") == []
 
 
+def test_as_many_filters_are_known_as_there_are_subscriptions(writer: Writer) -> None:
+    """A consumer may set another filter for each of its sessions, or begin another one."""
+    known = writer.store.ledger.filters
+
+    def end(name: str) -> None:
+        listed = writer.ask(wire.ListQueuesRequest()).queues
+        (generation,) = [each.generation for each in listed if each.name == name]
+        request = DeleteSubscriptionRequest(topic="t", name=name, generation=generation)
+        writer.group(commands.EndSubscription(request))[0].unwrap()
+
+    for session in range(5):
+        filter_ = wire.Filter(expr=f'correlation_id == "{session}"')
+        writer.ask(wire.SubscribeRequest(topic="t", name="s", filter=filter_))
+        writer.ask(wire.SubscribeRequest(topic="t", name=f"s{session}", filter=filter_))
+        writer.ask(wire.SendRequest(queue="t", messages=[Message(body=b"x")]))
+        assert [text for text, _ in known.values()] == [filter_.expr] * 2
+        end(f"s{session}")
+    end("s")
+    assert not known
+
+
 def test_a_clearing_stops_where_the_queue_is_another_of_its_name(writer: Writer) -> None:
     writer.send("q", b"x")
     end = 2**62
