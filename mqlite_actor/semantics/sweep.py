@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from mqlite_actor.contract import limits
 from mqlite_actor.semantics import lifecycle
-from mqlite_actor.semantics.lifecycle import Event
+from mqlite_actor.semantics.lifecycle import Event, instant
 from mqlite_actor.semantics.settle import is_held
 from mqlite_actor.storage import memory, messages, queues, receipts, rows
 from mqlite_actor.storage.database import Statement, Transaction
@@ -92,15 +92,22 @@ def expire(tx: Transaction, limit: int, now_ms: int) -> Swept:
 
 
 def prune_receipts(tx: Transaction, limit: int, now_ms: int) -> Swept:
-    """Receipts, attempts and tombstones that nobody can ask for any more."""
-    gone = tx.run(
+    """Receipts, attempts and tombstones that nobody can ask for any more.
+
+    Receipts that a clock wrote which was ahead live on for their usual time from now: they stand in
+    front of those that are pruned next, and are looked for from there.
+    """
+    ledger = tx.ledger
+    *gone, shortened = tx.run(
         [
             receipts.prune(now_ms, limit),
             memory.prune_attempts(now_ms, limit),
             queues.prune_tombstones(now_ms - limits.TOMBSTONE_MS, limit),
+            receipts.shorten(ledger.receipts_seen, instant(now_ms, limits.RECEIPT_MS), limit),
         ]
     )
-    return Swept(max(map(len, gone)))
+    ledger.receipts_seen = max((row[0] for row in shortened), default=0)
+    return Swept(limit if shortened else max(map(len, gone)))
 
 
 def prune_duplicates(tx: Transaction, limit: int, now_ms: int) -> Swept:

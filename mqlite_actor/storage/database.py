@@ -86,7 +86,7 @@ class Ledger:
 
     __slots__ = (
         "_page_bytes", "filters", "is_ahead", "knows_all", "last_seq", "leases", "queues",
-        "stale_fronts",
+        "receipts_seen", "stale_fronts",
     )  # fmt: skip
 
     def __init__(self, *, page_bytes: int = 0, keeps_leases: bool = False) -> None:
@@ -98,6 +98,7 @@ class Ledger:
         self.knows_all = False
         self.leases: dict[int, Row] | None = {} if keeps_leases else None
         self.stale_fronts: set[int] = set()  # queues whose first messages are past their time
+        self.receipts_seen = 0  # up to this id none has an end that lies too far ahead
 
     def forget(self) -> None:
         """Drop everything; the next transaction reads it from the file."""

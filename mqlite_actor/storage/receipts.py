@@ -39,6 +39,12 @@ PRUNE: Final = """
 DELETE FROM receipts WHERE expires_at < ? AND id IN (SELECT id FROM receipts ORDER BY id LIMIT ?)
 RETURNING id"""
 
+# Those of a clock that was ahead would hold up all behind them until their own time.
+SHORTEN: Final = """
+UPDATE receipts SET expires_at = ? WHERE expires_at > ? AND id IN (
+  SELECT id FROM receipts WHERE id > ? ORDER BY id LIMIT ?)
+RETURNING id"""
+
 
 def insert(
     seq_number: int, queue_id: int, verb: Verb, token: bytes, args: bytes | None, expires_at: int
@@ -64,3 +70,9 @@ def find(
 def prune(now_ms: int, limit: int) -> Statement:
     """Delete what expired among the `limit` oldest rows; returns the ids deleted."""
     return PRUNE, (now_ms, limit)
+
+
+def shorten(after: int, expires_at: int, limit: int) -> Statement:
+    """Let no receipt of the next `limit` behind an id outlive an instant; returns the ids that
+    would have."""
+    return SHORTEN, (expires_at, expires_at, after, limit)

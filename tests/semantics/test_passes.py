@@ -83,6 +83,35 @@ def test_where_no_queue_is_a_pass_finds_nothing(writer: Writer) -> None:
         assert swept(writer, command).found == 0
 
 
+@pytest.mark.promise("E121")
+def test_receipts_of_a_clock_that_was_ahead_do_not_hold_up_the_others(writer: Writer) -> None:
+    def settle(number: int) -> None:
+        for _ in range(number):
+            send(writer)
+            (message,) = writer.take("q")
+            writer.ask(wire.CompleteRequest(**asking.lease("q", message)))
+
+    def pruned(*, after_ms: int) -> int:
+        writer.clock.advance(after_ms)
+        while swept(writer, commands.PruneReceipts(limit=3)).found >= 3:
+            pass
+        return kept - len(writer.store.run([("SELECT id FROM receipts", ())])[0])
+
+    writer.create("q")
+    year = 365 * 86_400_000
+    writer.clock.advance(year)
+    settle(10)
+    writer.clock.advance(-year)
+    settle(5)
+    kept = 15
+    assert pruned(after_ms=0) == 0, "each lives for its time"
+    assert pruned(after_ms=limits.RECEIPT_MS) == 0
+    assert pruned(after_ms=1) == 15, "and not for longer"
+    settle(4)
+    kept = 4
+    assert pruned(after_ms=limits.RECEIPT_MS + 1) == 4
+
+
 def test_a_slice_takes_no_more_than_its_limit(writer: Writer) -> None:
     writer.create("q")
     for _ in range(3):

@@ -217,6 +217,10 @@ PLANS: dict[str, tuple[str, ...]] = {
     "queues.UPDATE": ("SEARCH queues USING INTEGER PRIMARY KEY (rowid=?)",),
     "receipts.FIND": ("SEARCH receipts USING INDEX receipts_by_seq (seq_number=?)",),
     "receipts.INSERT": (),
+    "receipts.SHORTEN": (
+        "SEARCH receipts USING INTEGER PRIMARY KEY (rowid=?)",
+        "SEARCH receipts USING INTEGER PRIMARY KEY (rowid>?)",
+    ),
     "receipts.PRUNE": (
         "SEARCH receipts USING INTEGER PRIMARY KEY (rowid=?)",
         "SCAN receipts",
