@@ -126,7 +126,7 @@ class Actor:
             return trio.lowlevel.Abort.SUCCEEDED
         self.mailbox.withdraw(job)
         if job.has_waited:  # it was woken for work that it will not take now
-            self._wake(job.request.queue, max(1, job.request.max_messages))
+            self._wake(job.request.queue, job.request.max_messages)
         return trio.lowlevel.Abort.SUCCEEDED
 
     async def run(self) -> None:
@@ -209,7 +209,7 @@ class Actor:
                     continue
                 if _left_some(request, done):
                     queue, wakes = request.queue, result.wakes
-                    wakes[queue] = wakes.get(queue, 0) + max(1, request.max_messages)
+                    wakes[queue] = wakes.get(queue, 0) + request.max_messages
             _answer(job, done)
         for job in self.waiters.park(parked):
             _answer(job, Done(EMPTY))

@@ -42,7 +42,7 @@ from mqlite_actor.engine.status import status
 from mqlite_actor.engine.sweeper import Health, Retention, Sweeper
 from mqlite_actor.engine.watchdog import Watchdog
 from mqlite_actor.semantics import keys
-from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
+from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE, bounded
 from mqlite_actor.semantics.routing import Undecided
 from mqlite_actor.semantics.send import Sending
 from mqlite_actor.semantics.settle import parse_token
@@ -125,7 +125,7 @@ class Engine:
             wire.SubscribeRequest: self._filtering.subscribe,
             wire.TestFilterRequest: self._filtering.test_filter,
             wire.StatusRequest: self._status,
-            wire.ReceiveRequest: self._receive,
+            wire.ReceiveRequest: lambda request: self._receive(bounded(request)),
             wire.RedriveRequest: self._chores.redrive,
             wire.PurgeRequest: self._chores.purge,
             ext.SearchRequest: self._filtering.search,

@@ -32,7 +32,7 @@ LIGHT: Final[dict[type[Any], Count]] = {
     wire.SendRequest: _messages,
     wire.ScheduleRequest: _messages,
     wire.CancelRequest: _one,
-    wire.ReceiveRequest: lambda request: max(1, request.max_messages),
+    wire.ReceiveRequest: lambda request: request.max_messages,
     wire.ReceiveDeferredRequest: lambda request: len(request.seq_numbers),
     wire.CompleteRequest: _one,
     wire.CompleteBatchRequest: _messages,

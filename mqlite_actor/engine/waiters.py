@@ -1,7 +1,8 @@
 """Receives that wait for a message: a line per queue, first come first served.
 
 Used by the actor only. A receive is parked when its round found nothing and its time is not over; a
-commit that made something claimable sends the front of the line back to the mailbox. The rule that
+commit that made something claimable sends the front of the line back to the mailbox. A receive asks
+for as many as a claim may take and no more (`receive.bounded`). The rule that
 nothing is missed: while anybody is parked for a queue, either nothing is claimable there, or a job
 that will look is in the mailbox (spec/engine.md 3.3, faults B22).
 """

@@ -47,7 +47,7 @@ def receive_afar(
 def drain_afar(tx: Transaction, request: ReceiveRequest, now_ms: int) -> MessagesResponse:
     """Receive and delete, in at most two questions: the heads, and who stands behind them."""
     queue = queues.find(tx, request.queue)
-    number = min(max(request.max_messages, 1), limits.RECEIVE_MESSAGES_MAX)
+    number = receive.bounded(request).max_messages
     attempt_id = request.receive_attempt_id
     if attempt_id:
         receive.expect_front(tx, queue, number, now_ms)

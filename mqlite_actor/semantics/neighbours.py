@@ -144,7 +144,7 @@ def wanted(requests: Sequence[wire.ReceiveRequest]) -> list[int]:
     attempts: set[str] = set()
     numbers: list[int] = []
     for request in requests:
-        number = min(max(request.max_messages, 1), limits.RECEIVE_MESSAGES_MAX)
+        number = receive.bounded(request).max_messages
         room -= number
         if (
             room < 0

@@ -43,7 +43,7 @@ def receive(tx: Transaction, request: ReceiveRequest, now_ms: int) -> MessagesRe
     """One round: messages in order of their numbers, at most one per lane under a lease."""
     queue = queues.find(tx, request.queue)
     attempt_id = request.receive_attempt_id
-    wanted = min(max(request.max_messages, 1), limits.RECEIVE_MESSAGES_MAX)
+    wanted = bounded(request).max_messages
     if attempt_id:
         expect_front(tx, queue, wanted, now_ms)
         known = recorded(tx, queue, attempt_id, now_ms)
@@ -53,6 +53,14 @@ def receive(tx: Transaction, request: ReceiveRequest, now_ms: int) -> MessagesRe
     reply = MessagesResponse(messages=take(tx, queue, wanted, now_ms))
     record(tx, queue, attempt_id, reply, now_ms)
     return reply
+
+
+def bounded(request: ReceiveRequest) -> ReceiveRequest:
+    """The same request, for as many messages as a claim takes at least and at most."""
+    wanted = min(max(request.max_messages, 1), limits.RECEIVE_MESSAGES_MAX)
+    if wanted == request.max_messages:
+        return request
+    return msgspec.structs.replace(request, max_messages=wanted)
 
 
 def record(

@@ -90,6 +90,17 @@ async def test_as_many_are_woken_as_the_messages_can_serve(
     nursery.cancel_scope.cancel()
 
 
+async def test_who_asks_for_more_than_a_claim_takes_leaves_the_rest_to_the_next(
+    engine: Engine, nursery: trio.Nursery
+) -> None:
+    await create(engine, "q")
+    first, second = await waiting(engine, nursery, 2, each=1000)
+    more = limits.RECEIVE_MESSAGES_MAX + 44
+    await engine.call(sending("q", *[b"x"] * more))
+    assert [len(await got(call)) for call in (first, second)] == [limits.RECEIVE_MESSAGES_MAX, 44]
+    assert await bodies(engine, "q", "active") == []
+
+
 async def test_queues_do_not_wake_each_other(engine: Engine, nursery: trio.Nursery) -> None:
     await create(engine, "q", "other")
     mine = (await waiting(engine, nursery, 1))[0]
