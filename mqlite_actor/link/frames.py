@@ -148,8 +148,14 @@ def encoded_ask(number: int, request: wire.Request[Any]) -> bytes:
 
 
 def encoded_reply(number: int, reply: object) -> bytes:
-    """A `Reply`, written in one pass."""
-    return _encoder.encode((7, number, reply))
+    """A `Reply`, written in one pass. MessageTooLarge for what no frame can hold."""
+    item = _encoder.encode((7, number, reply))
+    if len(item) > limits.LINK_REPLY_BYTES_MAX - _OVERHEAD:
+        raise MessageTooLarge(
+            f"the reply would have {len(item)} bytes, over the {limits.LINK_REPLY_BYTES_MAX} of a"
+            " link; ask for less, or in the process that has the store open"
+        )
+    return item
 
 
 def decoded_request(ask: Ask) -> wire.Request[Any]:

@@ -2,7 +2,8 @@
 
 `listening.py` runs a `ServedLink` for each program that connects, the broker one for each of its
 front-end processes. Each ask is a task that calls the engine; the writer never waits for a link,
-because an outcome is put into the pipe's outbox and the pipe has its own task.
+because an outcome is put into the pipe's outbox and the pipe has its own task. A reply that no
+frame holds, which no page of messages can become (`limits`), is refused, and its claim goes back.
 Rules: what a peer does wrong ends its link and nothing else. While much is unsent, or many bytes of
 requests are in flight, the link is not read; whoever is owed too much, or takes nothing, is cut. At
 the end of a link its waiting calls are withdrawn, and exactly those claims go back of which no
@@ -221,6 +222,7 @@ class ServedLink:
             if scope.cancelled_caught:
                 self._refuse(number, Canceled("withdrawn before it ran"))
         except MqliteError as error:
+            await self._unsaid(number)
             self._refuse(number, error)
         except Exception:  # noqa: BLE001  # logged, and the link serves on (faults B96)
             _log.exception("a call over the link failed unexpectedly")
@@ -241,6 +243,12 @@ class ServedLink:
         if self._pipe.unsent > limits.LINK_OWED_BYTES_MAX:
             _log.warning("a link is closed: its program asks and does not read")
             self._cut()
+
+    async def _unsaid(self, number: int) -> None:
+        """The reply could not be said: nobody got what it claimed."""
+        request, leases = self._claims.pop(number, (None, []))
+        if request is not None:
+            await self._given_up(partial(self._hand_back, request.queue, leases))
 
     def _refuse(self, number: int, error: MqliteError) -> None:
         if isinstance(error, Closed):
