@@ -40,7 +40,18 @@ INTEGER_DIGITS_MAX: Final = 20
 RECEIVE_MESSAGES_MAX: Final = 256
 RECEIVE_WAIT_MS_MAX: Final = 20_000
 PAGE_BYTES_MAX: Final = 32 * MIB
-"""Receive and Peek stop after the message whose body reaches this total; one is always returned."""
+"""Whatever answers with messages stops after the one with which bodies and texts reach this total;
+one is always returned."""
+
+TEXT_FACTOR: Final = 6
+"""What a byte of text weighs in that total: one control character becomes six bytes of JSON.
+Properties, which are kept as JSON, count as they are."""
+
+ENVELOPE_BYTES: Final = 480
+"""What a message in a reply needs at most besides its body and texts: names, numbers, the token."""
+
+RECALLED_MAX: Final = 40_000
+"""Deferred messages that one call gives out: as many envelopes as have room beside a page."""
 
 PEEK_DEFAULT: Final = 32
 PEEK_MAX: Final = 1000
@@ -275,6 +286,10 @@ more: about 100 ms of a server's time each."""
 REMOTE_PAGE_BYTES: Final = 4 * MIB
 """What PAGE_BYTES_MAX is elsewhere: base64 and names make 6 MiB of it, and sqld answers 10."""
 
+REMOTE_RECALLED_MAX: Final = 1000
+"""What RECALLED_MAX is elsewhere: each is asked for by itself, and the names of its columns come
+back with it."""
+
 REMOTE_SWEEP_FACTOR: Final = 10
 """The passes' safety net is wider on a remote store, where each look costs a round trip; what is
 known to fall due is still taken in time."""
@@ -321,9 +336,13 @@ LINK_ITEMS_MAX: Final = 65_535
 LINK_ASK_BYTES_MAX: Final = REQUEST_BYTES_MAX + 64 * KIB
 """A frame towards the engine: the largest request, and room for what stands around it."""
 
+STORED_BYTES_MAX: Final = 2 * LINK_ASK_BYTES_MAX
+"""A message as it is kept: what one request sent, and why another one buried it. Only edits of dead
+letters, and programs that take larger messages than any front end, make a larger one."""
+
 LINK_REPLY_BYTES_MAX: Final = 4 * REQUEST_BYTES_MAX
-"""A frame from the engine: a full page of bodies, one more message, and metadata that was itself
-received in requests."""
+"""A frame from the engine: a full page, and the message that filled it. A longer reply is refused.
+"""
 
 LINK_CALLS_MAX: Final = 20_000
 """Calls in flight on one link, and claims that its peer has not confirmed: twice what the mailbox
@@ -369,4 +388,11 @@ assert LOG_WAIT_MS < READ_BUSY_MS < READ_SECONDS * 1000, "a wait is part of what
 assert READERS_MAX * READER_CACHE_KIB <= CACHE_KIB, "looking must not cost more than writing"
 assert DURATION_MS_MAX + INSTANT_MS_MAX < INT64_MAX, "an instant plus a duration must not overflow"
 assert LINK_ASK_BYTES_MAX < LINK_ASKS_BYTES_MAX <= MAILBOX_BYTES_MAX
+assert (
+    PAGE_BYTES_MAX
+    + STORED_BYTES_MAX
+    + max(RECALLED_MAX, PEEK_MAX, RECEIVE_MESSAGES_MAX, SEARCH_ROWS) * ENVELOPE_BYTES
+    + KIB
+    <= LINK_REPLY_BYTES_MAX
+), "a page of messages must fit one frame"
 assert LINK_REPLY_BYTES_MAX < LINK_OWED_BYTES_MAX and BUSY_MS / 1000 < LINK_CANCEL_SECONDS

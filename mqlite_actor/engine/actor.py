@@ -207,7 +207,7 @@ class Actor:
                 if self._may_park(job) and _found_nothing(done):
                     parked.append(job)
                     continue
-                if _left_some(request, done):
+                if _may_have_left_some(request, done):
                     queue, wakes = request.queue, result.wakes
                     wakes[queue] = wakes.get(queue, 0) + request.max_messages
             _answer(job, done)
@@ -246,15 +246,10 @@ def _found_nothing(done: Answer) -> bool:
     return isinstance(done, Done) and not done.value.messages
 
 
-def _left_some(request: ReceiveRequest, done: Answer) -> bool:
-    """Whether a receive may have left what it was woken for: it failed, replayed, or was full of
-    bytes."""
-    if not isinstance(done, Done) or request.receive_attempt_id:
-        return True
-    messages = done.value.messages
-    if len(messages) >= request.max_messages:
-        return False
-    return sum(len(message.body) for message in messages) >= limits.PAGE_BYTES_MAX
+def _may_have_left_some(request: ReceiveRequest, done: Answer) -> bool:
+    """Whether a receive may not have looked for what it was woken for: it failed, or replayed. One
+    that a full page ended says so itself (`Transaction.wake`)."""
+    return not isinstance(done, Done) or bool(request.receive_attempt_id)
 
 
 def _again(error: MqliteError) -> MqliteError:

@@ -29,8 +29,15 @@ from mqlite_actor.contract.errors import (
 R = TypeVar("R")
 
 REPLY_BYTES_MAX = 4 * limits.REQUEST_BYTES_MAX
-"""A reply longer than this is no broker's. A full page is 32 MiB of bodies plus one more message, a
-third longer in base64, plus metadata that was itself received in requests of 32 MiB at most."""
+"""A reply longer than this is no broker's: a page of messages, a third longer in base64, and the
+one that filled it, which two requests made what it is."""
+
+assert (
+    limits.PAGE_BYTES_MAX * 4 // 3
+    + 2 * limits.REQUEST_BYTES_MAX
+    + limits.RECALLED_MAX * limits.ENVELOPE_BYTES
+    <= REPLY_BYTES_MAX
+)
 
 REPLY_SECONDS = 30.0
 """How long a broker may take beyond the wait that the request asks for: three times its own

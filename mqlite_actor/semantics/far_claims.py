@@ -56,7 +56,9 @@ def drain_afar(tx: Transaction, request: ReceiveRequest, now_ms: int) -> Message
             return known
     check_step(Event.TAKE, lifecycle.ACTIVE, lifecycle.NONE)
     chosen, is_late = receive.front_afar(tx, queue, number, now_ms)
-    if not is_late:
+    if receive.is_cut(tx, chosen, number):
+        receive.leave_to_others(tx, queue, number)
+    elif not is_late:
         chosen = sorted([*chosen, *_behind(tx, queue, chosen, number - 1, now_ms)])
     found = _remove(tx, queue, chosen[:number])
     reply = MessagesResponse(messages=found)
@@ -86,7 +88,7 @@ def _behind(tx: Transaction, queue: Queue, front: list[Row], number: int, now_ms
     them up; some may stand in front of other heads."""
     heads = {lifecycle.lane_of(queue, row[rows.GROUP_ID]): row[0] for row in front}
     heads.pop(None, None)
-    room = tx.ledger.page_bytes - sum(len(row[rows.BODY]) for row in front)
+    room = tx.ledger.page_bytes - sum(map(rows.weight, front))
     if not heads or number <= 0 or room <= 0:
         return []
     asked = [
@@ -174,7 +176,9 @@ class _Claim:
         ]
         for row, token in zip(front, self._cut(), strict=False):
             receive.remember(tx, row, token, until)
-        is_page_full = sum(len(message.body) for message in found) >= tx.ledger.page_bytes
+        is_page_full = receive.is_cut(tx, front, sum(self._wanted))
+        if is_page_full:
+            receive.leave_to_others(tx, self._queue, sum(self._wanted))
         begin = 0
         for place, number in enumerate(self._wanted):
             if is_page_full and begin >= len(found):

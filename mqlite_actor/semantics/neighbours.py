@@ -109,8 +109,9 @@ def receive_many(
     receive.expect_front(tx, queue, sum(numbers), now_ms)
     known = _recorded(tx, queue, requests[: len(numbers)], now_ms)
     total = sum(number for place, number in enumerate(numbers) if place not in known)
-    found = receive.claim(tx, queue, total, now_ms) if total else []
-    is_page_full = sum(len(message.body) for message in found) >= tx.ledger.page_bytes
+    found, is_page_full = receive.claim(tx, queue, total, now_ms) if total else ([], False)
+    if is_page_full:
+        receive.leave_to_others(tx, queue, total)
     replies: list[MessagesResponse] = []
     begin = 0
     for place, number in enumerate(numbers):

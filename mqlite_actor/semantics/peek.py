@@ -6,6 +6,8 @@ contract's wire (decision 6); the Python handles and the command line check firs
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 from mqlite_actor.contract import limits
@@ -17,7 +19,7 @@ from mqlite_actor.contract.wire import (
 )
 from mqlite_actor.contract.words import Kind, State
 from mqlite_actor.storage import counts, messages, queues, rows
-from mqlite_actor.storage.database import Row, Stored, Transaction
+from mqlite_actor.storage.database import Stored, Transaction
 
 STATES: Final[dict[str, tuple[Stored, ...]]] = {
     "": tuple(Stored),
@@ -37,20 +39,17 @@ def peek(tx: Transaction, request: PeekRequest, now_ms: int) -> MessagesResponse
         return MessagesResponse(messages=[])
     wanted = min(request.max, limits.PEEK_MAX) if request.max > 0 else limits.PEEK_DEFAULT
     found = tx.run([messages.browse(queue.id, states, request.from_seq, wanted)])[0]
-    page = tx.run([messages.row(seq) for seq in _fitting(found, tx.ledger.page_bytes)])
+    number = fitting([size + texts for _, size, texts in found], tx.ledger.page_bytes)
+    page = tx.run([messages.row(seq) for seq, *_ in found[:number]])
     return MessagesResponse(messages=[rows.peeked(row) for (row,) in page])
 
 
-def _fitting(found: list[Row], bytes_max: int) -> list[int]:
-    """Numbers up to the byte budget; the one that reaches it is included."""
-    numbers: list[int] = []
-    total = 0
-    for seq, size in found:
-        numbers.append(seq)
-        total += size
+def fitting(sizes: Sequence[int], bytes_max: int) -> int:
+    """How many of these fit a page of bytes; the one that fills it is included."""
+    for number, total in enumerate(accumulate(sizes), start=1):
         if total >= bytes_max:
-            break
-    return numbers
+            return number
+    return len(sizes)
 
 
 def stats(tx: Transaction, request: StatsRequest, now_ms: int) -> StatsResponse:

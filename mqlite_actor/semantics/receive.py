@@ -10,7 +10,7 @@ id (spec/engine.md 3.4).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -50,7 +50,10 @@ def receive(tx: Transaction, request: ReceiveRequest, now_ms: int) -> MessagesRe
         if known is not None:
             return known
     take = _drain if request.receive_mode == RECEIVE_AND_DELETE else claim
-    reply = MessagesResponse(messages=take(tx, queue, wanted, now_ms))
+    found, is_page_full = take(tx, queue, wanted, now_ms)
+    if is_page_full:
+        leave_to_others(tx, queue, wanted)
+    reply = MessagesResponse(messages=found)
     record(tx, queue, attempt_id, reply, now_ms)
     return reply
 
@@ -61,6 +64,12 @@ def bounded(request: ReceiveRequest) -> ReceiveRequest:
     if wanted == request.max_messages:
         return request
     return msgspec.structs.replace(request, max_messages=wanted)
+
+
+def leave_to_others(tx: Transaction, queue: Queue, number: int) -> None:
+    """A claim of `number` was ended by the bytes of a page: what it was woken for may be there
+    still."""
+    tx.wake(queue.name, number)
 
 
 def record(
@@ -94,12 +103,13 @@ def receive_deferred(
 ) -> MessagesResponse:
     """Lock deferred messages by number, in the order asked; unknown and expired ones are skipped.
 
-    Stops at the byte budget of a page: what is over it stays deferred (ruling R40).
+    Stops at the byte budget of a page, or at RECALLED_MAX: what is over it stays deferred (ruling
+    R40).
     """
     queue = queues.find(tx, request.queue)
     until = instant(now_ms, queue.lock_duration_ms)
     found: list[Message] = []
-    total = 0
+    room = tx.ledger.page_bytes
     for row in _deferred(tx, request.seq_numbers, queue, now_ms):
         check_step(Event.CLAIM_DEFERRED, lifecycle.DEFERRED, lifecycle.LOCKED)
         token = tx.random(TOKEN_BYTES)
@@ -107,8 +117,8 @@ def receive_deferred(
         remember(tx, row, token, until)
         tx.moved(queue, before=Stored.DEFERRED, after=Stored.LOCKED)
         found.append(rows.delivered(row, token=token, locked_until=until))
-        total += len(found[-1].body)
-        if total >= tx.ledger.page_bytes:
+        room -= rows.weight(row)
+        if room <= 0 or len(found) >= limits.RECALLED_MAX:
             break
     if found:
         tx.due("locks", until)
@@ -129,15 +139,15 @@ def _deferred(tx: Transaction, numbers: Sequence[int], queue: Queue, now_ms: int
         return
     chosen: list[int] = []
     total = 0
-    for found in tx.run([messages.held(seq) for seq in dict.fromkeys(numbers)]):
-        for held in map(rows.held, found):
-            is_over_budget = total >= tx.ledger.page_bytes
-            if is_over_budget or not _is_receivable(
-                held.queue_id, held.state, held.expires_at, queue, now_ms
-            ):
+    for found in tx.run([taking.weighed(seq) for seq in dict.fromkeys(numbers)]):
+        for seq, queue_id, state, expires_at, size in found:
+            is_over_budget = (
+                total >= tx.ledger.page_bytes or len(chosen) >= limits.REMOTE_RECALLED_MAX
+            )
+            if is_over_budget or not _is_receivable(queue_id, state, expires_at, queue, now_ms):
                 continue
-            chosen.append(held.id)
-            total += held.body_bytes
+            chosen.append(seq)
+            total += size
     for found in tx.run([messages.row(seq) for seq in chosen]):
         yield from found
 
@@ -150,11 +160,12 @@ def _is_receivable(queue_id: int, state: int, expires_at: int, queue: Queue, now
 # -- peek-lock -------------------------------------------------------------------------------------
 
 
-def claim(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> list[Message]:
-    """Lock the next messages in line, each under a token of its own, within count and bytes."""
-    chosen = _next_in_line(tx, queue, wanted, now_ms)
+def claim(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> tuple[list[Message], bool]:
+    """Lock the next messages in line, each under a token of its own, within count and bytes; and
+    whether it was the bytes that ended it."""
+    chosen, _, is_page_full = _next_in_line(tx, queue, wanted, now_ms, room=tx.ledger.page_bytes)
     if not chosen:
-        return []
+        return [], False
     check_step(Event.CLAIM, lifecycle.ACTIVE, lifecycle.LOCKED)
     until = instant(now_ms, queue.lock_duration_ms)
     random = tx.random(TOKEN_BYTES * len(chosen))
@@ -170,66 +181,88 @@ def claim(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> list[Messa
         for row, token in zip(chosen, tokens, strict=True)
     ]
     count_deliveries(tx, queue, found)
-    return found
+    return found, is_page_full
 
 
 # -- receive and delete ----------------------------------------------------------------------------
 
 
-def _drain(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> list[Message]:
+def _drain(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> tuple[list[Message], bool]:
     """Taking a head lets the next of its lane come, so one call may empty a group in order."""
     check_step(Event.TAKE, lifecycle.ACTIVE, lifecycle.NONE)
     found: list[Message] = []
-    total = 0
-    while len(found) < wanted and total < tx.ledger.page_bytes:
-        chosen = _next_in_line(tx, queue, wanted - len(found), now_ms, until_lane=True)
+    room = tx.ledger.page_bytes
+    while len(found) < wanted and room > 0:
+        number = wanted - len(found)
+        chosen, weight, _ = _next_in_line(tx, queue, number, now_ms, room=room, until_lane=True)
         if not chosen:
             break
+        room -= weight
         writes = tx.writes()
         for row in chosen:
             writes.add(*messages.delete(row[0], has_body_apart=bool(row[rows.IS_APART])))
             found.append(rows.delivered(row, token=None, locked_until=0))
-            total += len(found[-1].body)
         tx.moved(queue, before=Stored.READY, number=len(chosen))
         lifecycle.let_next_come(writes, queue, chosen[-1][rows.GROUP_ID])
         writes.run()
     tx.happened(queue.name, "receive_deleted", len(found))
     count_deliveries(tx, queue, found)
-    return found
+    return found, room <= 0 and len(found) < wanted
 
 
 # -- the front of the queue ------------------------------------------------------------------------
 
 
+class _Front(NamedTuple):
+    """Whole rows that are to be taken, what they weigh, and whether the bytes of a page left some
+    of those that are wanted."""
+
+    rows: list[Row]
+    weight: int
+    is_cut: bool
+
+
 def _next_in_line(
-    tx: Transaction, queue: Queue, wanted: int, now_ms: int, *, until_lane: bool = False
-) -> list[Row]:
-    """Whole rows of the first claimable messages, within count and bytes.
+    tx: Transaction,
+    queue: Queue,
+    wanted: int,
+    now_ms: int,
+    *,
+    room: int,
+    until_lane: bool = False,
+) -> _Front:
+    """The first claimable messages, up to the one that fills `room`.
 
     A head past its time is expired here and now, so that it never holds back its lane
     (spec/engine.md 3.5, E57). `until_lane` stops after the first message that heads a lane.
     """
-    bytes_max = tx.ledger.page_bytes
     if tx.ledger.is_distant:
         front, _ = front_afar(tx, queue, wanted, now_ms)
-        return _until_lane(front, queue) if until_lane else front
+        taken = _until_lane(front, queue) if until_lane else front
+        return _Front(taken, sum(map(rows.weight, taken)), is_cut=is_cut(tx, front, wanted))
     for _ in range(EXPIRED_ROUNDS_MAX):
         if wanted == 1:
             front = tx.run([messages.head_rows(queue.id, 1)])[0]
             if not any(_is_over(row[rows.EXPIRES_AT], now_ms) for row in front):
-                return _until_lane(front, queue) if until_lane else front
+                return _Front(front, 0, is_cut=False)  # the last of all: nobody has to weigh it
             _expire_heads(tx, queue, now_ms)
             continue
         heads = tx.run([messages.heads(queue.id, wanted)])[0]
         if any(_is_over(expires_at, now_ms) for _, expires_at, _, _ in heads):
             _expire_heads(tx, queue, now_ms)
             continue
-        number = _how_many(heads, queue, bytes_max, until_lane=until_lane)
-        return tx.run([messages.head_rows(queue.id, number)])[0] if number else []
+        number, weight = _how_many(heads, queue, room, until_lane=until_lane)
+        front = tx.run([messages.head_rows(queue.id, number)])[0] if number else []
+        return _Front(front, weight, is_cut=number < len(heads))
     fresh = tx.run([messages.fresh_heads(queue.id, now_ms, wanted)])[0]
-    number = _how_many(fresh, queue, bytes_max, until_lane=until_lane)
+    number, weight = _how_many(fresh, queue, room, until_lane=until_lane)
     found = tx.run([messages.row(head[0]) for head in fresh[:number]])
-    return [row for (row,) in found]
+    return _Front([row for (row,) in found], weight, is_cut=number < len(fresh))
+
+
+def is_cut(tx: Transaction, front: list[Row], wanted: int) -> bool:
+    """Whether it was the bytes of a page that left these fewer than wanted."""
+    return len(front) < wanted and sum(map(rows.weight, front)) >= tx.ledger.page_bytes
 
 
 def front_afar(tx: Transaction, queue: Queue, wanted: int, now_ms: int) -> tuple[list[Row], bool]:
@@ -275,14 +308,17 @@ def _is_over(expires_at: int, now_ms: int) -> bool:
     return 0 < expires_at <= now_ms
 
 
-def _how_many(heads: list[Row], queue: Queue, bytes_max: int, *, until_lane: bool) -> int:
-    """How many of these heads fit the byte budget; the one that reaches it is included."""
+def _how_many(
+    heads: list[Row], queue: Queue, bytes_max: int, *, until_lane: bool
+) -> tuple[int, int]:
+    """How many of these heads fit the byte budget, and what they weigh; the one that reaches it is
+    included."""
     total = 0
     for number, (_, _, group_id, size) in enumerate(heads, start=1):
         total += size
         if total >= bytes_max or (until_lane and (queue.is_strict or group_id is not None)):
-            return number
-    return len(heads)
+            return number, total
+    return len(heads), total
 
 
 def _expire_heads(tx: Transaction, queue: Queue, now_ms: int) -> None:

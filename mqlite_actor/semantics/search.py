@@ -14,14 +14,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
-import msgspec
-
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument, quoted
 from mqlite_actor.contract.ext import FoundMessage, SearchRequest, SearchResponse
 from mqlite_actor.contract.words import State
 from mqlite_actor.semantics import routing
-from mqlite_actor.semantics.peek import STATES
+from mqlite_actor.semantics.peek import STATES, fitting
 from mqlite_actor.semantics.sifting import Gathered, Sieve, page_token, wanted
 from mqlite_actor.storage import looking, messages, queues, rows
 from mqlite_actor.storage.database import Row, Statement, Transaction
@@ -63,22 +61,23 @@ def gather(
     start = _start(request)
     listed = _listed(tx, request, queue.id, start)
     in_range = [row for row in listed if _is_in_range(request, row[0])]
+    looked_at = in_range[: fitting([texts for *_, texts in in_range], tx.ledger.page_bytes)]
     page = _Page(tx, request, for_filter=for_filter, needs_body=needs_body)
-    look_into = page.looks_ahead(in_range)
+    look_into = page.looks_ahead(looked_at)
     tx.expect(look_into)
-    envelopes = tx.run([looking.envelope(seq) for seq, _ in in_range])
-    candidates = [rows.envelope(row) for (row,) in envelopes]
-    page.look_ahead(in_range, look_into)
-    for each in candidates:
-        if not page.take(each):
+    envelopes = tx.run([looking.envelope(seq) for seq, *_ in looked_at])
+    page.look_ahead(looked_at, look_into)
+    for (row,), (*_, texts) in zip(envelopes, looked_at, strict=True):
+        if not page.take(rows.envelope(row), texts):
             break
-    is_end = page.is_whole and (len(listed) < limits.SEARCH_ROWS or len(in_range) < len(listed))
+    is_last = len(listed) < limits.SEARCH_ROWS or len(in_range) < len(listed)
+    is_end = page.is_whole and is_last and len(looked_at) == len(in_range)
     token = "" if is_end else page_token(request, after=page.last)
     return Gathered(page.found(), page.places, page.scanned, token)
 
 
 def _listed(tx: Transaction, request: SearchRequest, queue_id: int, start: int) -> list[Row]:
-    """Number and body length of those to look at, in the order of the search."""
+    """Number, body length and TEXT_BYTES of those to look at, in the order of the search."""
     order = looking.downwards if request.newest_first else messages.browse
     return tx.run([order(queue_id, STATES[request.state], start, limits.SEARCH_ROWS)])[0]
 
@@ -140,20 +139,20 @@ class _Page:
         and length."""
         if not (self._body_text and self._tx.ledger.is_distant):
             return []
-        before = accumulate((size for _, size in numbers), initial=0)
+        before = accumulate((size for _, size, _ in numbers), initial=0)
         return [
             looking.body_holds(seq, self._body_text)
-            for (seq, _), total in zip(numbers, before, strict=False)
+            for (seq, *_), total in zip(numbers, before, strict=False)
             if total < limits.SEARCH_BYTES
         ]
 
     def look_ahead(self, numbers: Sequence[Row], asked: Sequence[Statement]) -> None:
         """Ask them at once."""
         hits = self._tx.run(asked)
-        self._holding = {seq: bool(hit) for (seq, _), hit in zip(numbers, hits, strict=False)}
+        self._holding = {seq: bool(hit) for (seq, *_), hit in zip(numbers, hits, strict=False)}
 
-    def take(self, stored: Envelope) -> bool:
-        """Look at the next message; False if the page ends before it."""
+    def take(self, stored: Envelope, texts: int) -> bool:
+        """Look at the next message, whose texts count so much; False if the page ends before it."""
         is_full = len(self._found) >= self._wanted or self._bytes >= self._tx.ledger.page_bytes
         if is_full or self._body_bytes >= limits.SEARCH_BYTES:
             self.is_whole = False
@@ -162,7 +161,7 @@ class _Page:
         self.last = stored.id
         if _is_wanted(self._request, stored) and self._holds_text(stored):
             self._found.append(stored)
-            self._bytes += _size(stored, include_body=self._has_bodies)
+            self._bytes += texts + (stored.body_bytes if self._has_bodies else 0)
             self.places.append(self.scanned)
             if self._for_filter and self._has_bodies:
                 self._body_bytes += stored.body_bytes
@@ -201,9 +200,3 @@ def _is_wanted(request: SearchRequest, stored: Envelope) -> bool:
     if not request.properties:
         return True
     return request.properties.items() <= rows.properties_of(stored).items()
-
-
-def _size(stored: Envelope, *, include_body: bool) -> int:
-    """What a match weighs in the reply."""
-    texts = sum(len(each) for each in msgspec.structs.astuple(stored) if isinstance(each, str))
-    return texts + (stored.body_bytes if include_body else 0)

@@ -123,7 +123,7 @@ class Ledger:
 
     @property
     def page_bytes(self) -> int:
-        """Of bodies in one answer."""
+        """What the messages of one answer may weigh before the last (`rows.weight`)."""
         return self._page_bytes or limits.PAGE_BYTES_MAX
 
     @property

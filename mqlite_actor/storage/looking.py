@@ -10,7 +10,7 @@ from typing import Final
 
 from mqlite_actor.storage.database import Row, Statement, Stored
 from mqlite_actor.storage.messages import BODY_BYTES, BROWSED
-from mqlite_actor.storage.rows import ALL_BUT_BODY
+from mqlite_actor.storage.rows import ALL_BUT_BODY, TEXT_BYTES
 
 ENVELOPE: Final = f"SELECT {ALL_BUT_BODY}, {BODY_BYTES} FROM messages WHERE id = ?"
 
@@ -18,13 +18,14 @@ BODY_HOLDS: Final = """
 SELECT 1 FROM messages WHERE id = ? AND instr(
   coalesce(body, (SELECT b.body FROM bodies AS b WHERE b.id = messages.id)), ?) > 0"""
 
-_LATEST = f"""SELECT * FROM (SELECT id, {BODY_BYTES} AS bytes FROM messages
+_LATEST = f"""SELECT * FROM (SELECT id, {BODY_BYTES} AS bytes, {TEXT_BYTES} AS texts
+  FROM messages
   WHERE queue_id = ? AND state = {{}} AND id <= ? ORDER BY id DESC LIMIT ?)"""
 
 
 def _downwards(states: tuple[Stored, ...]) -> str:
     parts = " UNION ALL ".join(_LATEST.format(int(state)) for state in states)
-    return f"SELECT id, bytes FROM ({parts}) ORDER BY id DESC LIMIT ?"
+    return f"SELECT id, bytes, texts FROM ({parts}) ORDER BY id DESC LIMIT ?"
 
 
 DOWNWARDS: Final = {states: _downwards(states) for states in BROWSED}
@@ -81,7 +82,7 @@ def envelope(seq: int) -> Statement:
 
 
 def downwards(queue_id: int, states: tuple[Stored, ...], to_seq: int, limit: int) -> Statement:
-    """id and body length of the rows in these states from a number down, the highest first."""
+    """As `messages.browse`, from a number down, the highest first."""
     return DOWNWARDS[states], (queue_id, to_seq, limit) * len(states) + (limit,)
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from mqlite_actor.contract.limits import INLINE_BYTES_MAX
 from mqlite_actor.storage.database import Row, Statement, Stored, Value
-from mqlite_actor.storage.rows import COLUMNS, WHOLE
+from mqlite_actor.storage.rows import COLUMNS, TEXT_BYTES, WHOLE
 
 _READY: Final = int(Stored.READY)
 
@@ -35,6 +35,8 @@ WAITS_IF = "CASE WHEN EXISTS ({}) THEN 2 ELSE 1 END"
 BODY_BYTES = (
     "coalesce(length(body), (SELECT length(b.body) FROM bodies AS b WHERE b.id = messages.id))"
 )
+PAGE_BYTES: Final = f"{BODY_BYTES} + {TEXT_BYTES}"
+"""What a row counts in a page (`rows.weight`)."""
 
 # -- sending ---------------------------------------------------------------------------------------
 
@@ -102,12 +104,12 @@ def insert_body(seq: int, body: bytes) -> Statement:
 
 # messages_by_state: the first rows of state 1, whatever else the queue holds.
 HEADS: Final = f"""
-SELECT id, expires_at, group_id, {BODY_BYTES} FROM messages
+SELECT id, expires_at, group_id, {PAGE_BYTES} FROM messages
 WHERE queue_id = ? AND state = 1 ORDER BY id LIMIT ?"""
 
 # The heads that are not past their time, for a queue whose front is full of expired ones.
 FRESH_HEADS: Final = f"""
-SELECT id, expires_at, group_id, {BODY_BYTES} FROM messages
+SELECT id, expires_at, group_id, {PAGE_BYTES} FROM messages
 WHERE queue_id = ? AND state = 1 AND (expires_at = 0 OR expires_at > ?) ORDER BY id LIMIT ?"""
 
 HEAD_ROWS: Final = f"""
@@ -145,7 +147,7 @@ RETURNING state"""
 
 
 def heads(queue_id: int, limit: int) -> Statement:
-    """id, expires_at, group_id and body length of the next messages in line."""
+    """id, expires_at, group_id and PAGE_BYTES of the next messages in line."""
     return HEADS, (queue_id, limit)
 
 
@@ -274,13 +276,14 @@ def certify(row: Row) -> Statement:
 
 # -- looking ---------------------------------------------------------------------------------------
 
-_PEEK_STATE = f"""SELECT * FROM (SELECT id, {BODY_BYTES} AS bytes FROM messages
+_PEEK_STATE = f"""SELECT * FROM (SELECT id, {BODY_BYTES} AS bytes, {TEXT_BYTES} AS texts
+  FROM messages
   WHERE queue_id = ? AND state = {{}} AND id >= ? ORDER BY id LIMIT ?)"""
 
 
 def _peek_sql(states: tuple[Stored, ...]) -> str:
     parts = " UNION ALL ".join(_PEEK_STATE.format(int(state)) for state in states)
-    return f"SELECT id, bytes FROM ({parts}) ORDER BY id LIMIT ?"
+    return f"SELECT id, bytes, texts FROM ({parts}) ORDER BY id LIMIT ?"
 
 
 BROWSED: Final = (
@@ -295,7 +298,7 @@ _PEEKS: Final = {states: _peek_sql(states) for states in BROWSED}
 
 
 def browse(queue_id: int, states: tuple[Stored, ...], from_seq: int, limit: int) -> Statement:
-    """id and body length of the rows in these states from a number on, in order."""
+    """id, body length and TEXT_BYTES of the rows in these states from a number on, in order."""
     return _PEEKS[states], (queue_id, from_seq, limit) * len(states) + (limit,)
 
 

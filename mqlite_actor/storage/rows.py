@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from mqlite_actor.contract.limits import TEXT_FACTOR
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.contract.words import State
 from mqlite_actor.storage.database import Row, Stored, Value
@@ -30,6 +31,18 @@ WHOLE: Final = (
 
 STATE, LOCK_TOKEN, EXPIRES_AT, GROUP_ID, BODY, IS_APART = 2, 6, 8, 9, 18, 19
 """Places in a WHOLE row that decisions look at."""
+
+_TEXTS: Final = (
+    "group_id", "message_id", "correlation_id", "reply_to", "content_type", "subject",
+    "dead_letter_reason", "dead_letter_description",
+)  # fmt: skip
+_PLAIN, _PROPERTIES = (9, 10, 11, 12, 13, 14, 16, 17), 15
+
+TEXT_BYTES: Final = (
+    "ifnull(octet_length(properties), 0)"
+    f" + {TEXT_FACTOR} * ({' + '.join(f'ifnull(octet_length({name}), 0)' for name in _TEXTS)})"
+)
+"""What the texts of a row count in a page (`weight`); reads none of them."""
 
 WIRE_STATE: Final = {
     Stored.READY: State.ACTIVE.value,
@@ -55,6 +68,16 @@ def texts(message: Message) -> tuple[Value, ...]:
         message.subject or None,
         _encode_properties(message.properties).decode() if message.properties else None,
     )
+
+
+def weight(row: Row) -> int:
+    """What a WHOLE row counts in a page: its body and its TEXT_BYTES."""
+    plain = sum(_octets(row[place]) for place in _PLAIN if row[place])
+    return len(row[BODY]) + _octets(row[_PROPERTIES] or "") + TEXT_FACTOR * plain
+
+
+def _octets(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def delivered(row: Row, *, token: bytes | None, locked_until: int) -> Message:

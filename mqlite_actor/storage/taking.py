@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from mqlite_actor.storage.database import Row, Statement
-from mqlite_actor.storage.messages import BODY_BYTES, HELD_COLUMNS, WHOLE_QUEUE
+from mqlite_actor.storage.messages import HELD_COLUMNS, PAGE_BYTES, WHOLE_QUEUE
 from mqlite_actor.storage.rows import WHOLE
 
 STALE: Final = """
@@ -27,7 +27,7 @@ SELECT taken, place FROM (
   SELECT id AS taken, row_number() OVER (ORDER BY id) AS place,
     sum(size) OVER (ORDER BY id) - size AS before
   FROM (
-    SELECT id, {BODY_BYTES} AS size FROM messages
+    SELECT id, {PAGE_BYTES} AS size FROM messages
     WHERE queue_id = ? AND state = 1 AND (expires_at = 0 OR expires_at > ?) ORDER BY id LIMIT ?))
 WHERE before < ? AND NOT EXISTS ({STALE})"""
 
@@ -44,7 +44,7 @@ FROM ({_PAGE}) AS page WHERE id = page.taken"""
 _BEHIND = f"""
 SELECT {WHOLE} FROM messages WHERE id IN (SELECT id FROM (
   SELECT id, sum(size) OVER (ORDER BY id) AS total FROM (
-    SELECT id, {BODY_BYTES} AS size FROM messages WHERE {{}} ORDER BY id LIMIT ?))
+    SELECT id, {PAGE_BYTES} AS size FROM messages WHERE {{}} ORDER BY id LIMIT ?))
   WHERE total <= ?)
 ORDER BY id"""
 IN_GROUP: Final = _BEHIND.format("queue_id = ? AND group_id = ? AND state < 6 AND id > ?")
@@ -62,6 +62,9 @@ OVERDUE: Final = f"""
 SELECT {HELD_COLUMNS} FROM messages
 WHERE expires_at > 0 AND state < 6 AND expires_at <= ? AND +queue_id = ? AND +state IN (1, 2)
 ORDER BY expires_at LIMIT ?"""
+
+WEIGHED: Final = f"""
+SELECT id, queue_id, state, expires_at, {PAGE_BYTES} FROM messages WHERE id = ?"""
 
 
 def take(
@@ -103,6 +106,11 @@ def followers(queue_id: int, lane: str, after: int, number: int, bytes_max: int)
 def leased(queue_id: int, locked_until: int) -> Statement:
     """The whole rows of the queue whose lease ends at an instant."""
     return LEASED, (locked_until, queue_id)
+
+
+def weighed(seq: int) -> Statement:
+    """id, queue_id, state, expires_at and PAGE_BYTES of one message."""
+    return WEIGHED, (seq,)
 
 
 def before_lock(row: Row) -> Row:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from mqlite_actor.contract import limits
+from mqlite_actor.contract.ext import FoundMessage
+from mqlite_actor.contract.wire import Message
 
 CONTRACT = {
     "REQUEST_BYTES_MAX": 33_554_432,
@@ -52,3 +55,31 @@ def test_bounds_that_lean_on_each_other_hold() -> None:
     assert limits.MAILBOX_WAIT_SECONDS < limits.RECEIVE_WAIT_MS_MAX / 1000
     assert limits.PEEK_DEFAULT <= limits.PEEK_MAX
     assert len(str(limits.INT64_MIN)) <= limits.INTEGER_DIGITS_MAX
+
+
+def test_what_surrounds_a_message_in_a_reply_is_no_more_than_is_counted() -> None:
+    shown = Message(
+        seq_number=limits.INT64_MAX,
+        enqueued_at_ms=limits.INSTANT_MS_MAX,
+        expires_at_ms=limits.INSTANT_MS_MAX,
+        visible_at_ms=limits.INSTANT_MS_MAX,
+        locked_until_ms=limits.INSTANT_MS_MAX,
+        delivery_count=limits.MAX_DELIVERY_COUNT_MAX,
+        state="dead_lettered",
+        dead_letter_reason="x",
+        dead_letter_description="x",
+        message_id="x",
+        correlation_id="x",
+        reply_to="x",
+        group_id="x",
+        content_type="x",
+        subject="x",
+        properties={"": ""},
+        body=b"x",
+    )
+    given = msgspec.structs.replace(
+        shown, state="", lock_token="0" * 32, dead_letter_reason="", dead_letter_description=""
+    )
+    for encode in (msgspec.json.encode, msgspec.msgpack.encode):
+        for each in (FoundMessage(shown, limits.INT64_MAX), given):
+            assert len(encode(each)) <= limits.ENVELOPE_BYTES

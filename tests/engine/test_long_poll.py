@@ -345,8 +345,9 @@ async def test_in_thousands_of_races_no_message_lies_beside_a_waiter(
     [
         wire.ReceiveRequest(queue="q", max_messages=10, wait_time_ms=LONG, receive_attempt_id="a"),
         wire.ReceiveRequest(queue="q", max_messages=10, wait_time_ms=LONG, receive_mode=1),
+        taking("q", 10, wait_ms=LONG),
     ],
-    ids=["attempt", "drain"],
+    ids=["attempt", "drain", "lease"],
 )
 async def test_what_a_woken_receive_leaves_goes_to_the_next(
     engine: Engine, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, how: wire.ReceiveRequest

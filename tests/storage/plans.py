@@ -261,6 +261,7 @@ PLANS: dict[str, tuple[str, ...]] = {
     ),
     "taking.STALE": BY_STATE,
     "taking.TAKE": (*TAKEN_PAGE, *BY_ID),
+    "taking.WEIGHED": (*BY_ID, *BODY),
 }
 
 SCANS_ALLOWED = {
