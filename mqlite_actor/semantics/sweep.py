@@ -111,14 +111,19 @@ def prune_receipts(tx: Transaction, limit: int, now_ms: int) -> Swept:
 
 
 def prune_duplicates(tx: Transaction, limit: int, now_ms: int) -> Swept:
-    """Keys whose window is over, by each queue's own window."""
-    gone = tx.run(
-        [
-            memory.prune_duplicates(queue.id, now_ms - max(queue.dedup_window_ms, 0), limit)
-            for queue in queues.list_all(tx)
-        ]
-    )
-    return Swept(max(map(len, gone), default=0))
+    """Keys whose window is over, by each queue's own window.
+
+    For keys of a clock that was ahead it begins now; attempts of one live no longer from now than
+    any queue's would.
+    """
+    known = queues.list_all(tx)
+    longest = max([limits.REQUEST_ID_MS, *(queue.lock_duration_ms for queue in known)])
+    changed = [memory.shorten_attempts(instant(now_ms, longest), limit)]
+    for queue in known:
+        window_ms = max(queue.dedup_window_ms, 0)
+        changed.append(memory.prune_duplicates(queue.id, now_ms - window_ms, limit))
+        changed.append(memory.backdate_duplicates(queue.id, now_ms, limit))
+    return Swept(max(map(len, tx.run(changed))))
 
 
 def release(

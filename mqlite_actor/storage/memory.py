@@ -24,6 +24,11 @@ PRUNE_DUPLICATES: Final = """
 DELETE FROM dedup WHERE rowid IN (
   SELECT rowid FROM dedup WHERE queue_id = ? AND seen_at <= ? ORDER BY seen_at LIMIT ?)
 RETURNING rowid"""
+# What a clock saw that was ahead would be remembered until then.
+BACKDATE_DUPLICATES: Final = """
+UPDATE dedup SET seen_at = ? WHERE rowid IN (
+  SELECT rowid FROM dedup WHERE queue_id = ? AND seen_at > ? LIMIT ?)
+RETURNING rowid"""
 
 FIND_ATTEMPT: Final = """
 SELECT reply FROM attempts WHERE queue_id = ? AND attempt_id = ? AND expires_at > ?"""
@@ -35,6 +40,10 @@ FORGET_ATTEMPT: Final = "DELETE FROM attempts WHERE queue_id = ? AND attempt_id 
 PRUNE_ATTEMPTS: Final = """
 DELETE FROM attempts WHERE rowid IN (
   SELECT rowid FROM attempts WHERE expires_at < ? ORDER BY expires_at LIMIT ?)
+RETURNING rowid"""
+SHORTEN_ATTEMPTS: Final = """
+UPDATE attempts SET expires_at = ? WHERE rowid IN (
+  SELECT rowid FROM attempts WHERE expires_at > ? LIMIT ?)
 RETURNING rowid"""
 
 
@@ -51,6 +60,11 @@ def accept(queue_id: int, key: str, body_hash: bytes, seq: int, now_ms: int) -> 
 def prune_duplicates(queue_id: int, seen_until: int, limit: int) -> Statement:
     """Forget keys seen at or before an instant; returns the rows deleted."""
     return PRUNE_DUPLICATES, (queue_id, seen_until, limit)
+
+
+def backdate_duplicates(queue_id: int, now_ms: int, limit: int) -> Statement:
+    """Let no window begin later than now; returns the rows of which one did."""
+    return BACKDATE_DUPLICATES, (now_ms, queue_id, now_ms, limit)
 
 
 def find_attempt(queue_id: int, attempt_id: str, now_ms: int) -> Statement:
@@ -71,3 +85,8 @@ def forget_attempt(queue_id: int, attempt_id: str) -> Statement:
 def prune_attempts(now_ms: int, limit: int) -> Statement:
     """Forget attempts that expired; returns the rows deleted."""
     return PRUNE_ATTEMPTS, (now_ms, limit)
+
+
+def shorten_attempts(expires_at: int, limit: int) -> Statement:
+    """Let no attempt outlive an instant; returns the rows that would have."""
+    return SHORTEN_ATTEMPTS, (expires_at, expires_at, limit)
