@@ -287,8 +287,7 @@ REMOTE_PAGE_BYTES: Final = 4 * MIB
 """What PAGE_BYTES_MAX is elsewhere: base64 and names make 6 MiB of it, and sqld answers 10."""
 
 REMOTE_RECALLED_MAX: Final = 1000
-"""What RECALLED_MAX is elsewhere: each is asked for by itself, and the names of its columns come
-back with it."""
+"""What RECALLED_MAX is elsewhere: each comes with the names of its columns."""
 
 REMOTE_SWEEP_FACTOR: Final = 10
 """The passes' safety net is wider on a remote store, where each look costs a round trip; what is
@@ -310,6 +309,11 @@ COMPILED_FILTERS_MAX: Final = 1024
 
 FILTERED_BODY_BYTES: Final = 16 * 1024
 """A longer body is parsed for a filter outside of the writer: about a millisecond of work."""
+
+FILTER_CALL_BYTES: Final = 300
+FILTER_WORK_MAX: Final = 500_000
+"""A longer filter, its length times that of a message's texts and of a call, is asked outside of
+the writer: a millisecond. One of 200 bytes is asked at once about 2 KiB."""
 
 FILTER_SLICE_SECONDS: Final = 0.005
 """Filters are asked for this long before others get their turn: Python's own switch interval."""
@@ -388,11 +392,6 @@ assert LOG_WAIT_MS < READ_BUSY_MS < READ_SECONDS * 1000, "a wait is part of what
 assert READERS_MAX * READER_CACHE_KIB <= CACHE_KIB, "looking must not cost more than writing"
 assert DURATION_MS_MAX + INSTANT_MS_MAX < INT64_MAX, "an instant plus a duration must not overflow"
 assert LINK_ASK_BYTES_MAX < LINK_ASKS_BYTES_MAX <= MAILBOX_BYTES_MAX
-assert (
-    PAGE_BYTES_MAX
-    + STORED_BYTES_MAX
-    + max(RECALLED_MAX, PEEK_MAX, RECEIVE_MESSAGES_MAX, SEARCH_ROWS) * ENVELOPE_BYTES
-    + KIB
-    <= LINK_REPLY_BYTES_MAX
-), "a page of messages must fit one frame"
+assert max(PEEK_MAX, RECEIVE_MESSAGES_MAX, SEARCH_ROWS) <= RECALLED_MAX
+assert PAGE_BYTES_MAX + STORED_BYTES_MAX + RECALLED_MAX * ENVELOPE_BYTES < LINK_REPLY_BYTES_MAX
 assert LINK_REPLY_BYTES_MAX < LINK_OWED_BYTES_MAX and BUSY_MS / 1000 < LINK_CANCEL_SECONDS

@@ -37,7 +37,8 @@ class Filter:
 
     `has_loops` says that an evaluation may take long (a loop, a range, or a function whose work
     outgrows the message): run it in a worker thread. Without it an evaluation takes microseconds,
-    and if `reads_body` about 0.1 ms for each KiB of a JSON body at the very most.
+    at the very most some nanoseconds for each byte of the texts times each of the source, and if
+    `reads_body` about 0.1 ms for each KiB of a JSON body.
     """
 
     __slots__ = ("_program", "has_loops", "reads_body", "source")

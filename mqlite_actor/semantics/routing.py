@@ -85,14 +85,18 @@ def undecided(routes: list[Route], batch: list[Message], known: Verdicts) -> Und
     """What has to be asked outside of the transaction, and is not yet known."""
     if routes[0].filter is MATCH_ALL and len(routes) == 1:
         return None
-    slow = {route.filter.source: route.filter for route in routes if route.filter is not None}
-    pairs = [
-        (each, index)
-        for each in slow.values()
-        if each.has_loops or each.reads_body
-        for index, message in enumerate(batch)
-        if _takes_long(each, message) and (each.source, index) not in known
-    ]
+    filters = {route.filter.source: route.filter for route in routes if route.filter is not None}
+    suspects = [each for each in filters.values() if each.has_loops or each.reads_body]
+    longest = max(map(len, filters), default=0)
+    pairs: list[tuple[Filter, int]] = []
+    for index, message in enumerate(batch):
+        work = limits.FILTER_CALL_BYTES + _text_length(message)
+        is_much = longest * work > limits.FILTER_WORK_MAX
+        pairs += [
+            (each, index)
+            for each in (filters.values() if is_much else suspects)
+            if _takes_long(each, message, work) and (each.source, index) not in known
+        ]
     return Undecided(pairs) if pairs else None
 
 
@@ -120,10 +124,26 @@ def wants(tx: Transaction, route: Route, index: int, facts: Facts, known: Verdic
     return verdict
 
 
-def _takes_long(filter_: Filter, message: Message) -> bool:
-    return filter_.has_loops or (
-        filter_.reads_body and len(message.body) > limits.FILTERED_BODY_BYTES
+def _takes_long(filter_: Filter, message: Message, work: int) -> bool:
+    return (
+        filter_.has_loops
+        or (filter_.reads_body and len(message.body) > limits.FILTERED_BODY_BYTES)
+        or len(filter_.source) * work > limits.FILTER_WORK_MAX
     )
+
+
+def _text_length(message: Message) -> int:
+    """Of all texts that a filter can look at."""
+    length = (
+        len(message.message_id)
+        + len(message.correlation_id)
+        + len(message.reply_to)
+        + len(message.group_id)
+        + len(message.content_type)
+        + len(message.subject)
+    )
+    properties = message.properties
+    return length + sum(map(len, properties)) + sum(map(len, properties.values()))
 
 
 def _filter_of(tx: Transaction, queue_id: int, subscription: str, source: str) -> Filter | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from mqlite_actor.contract import limits
@@ -56,6 +57,36 @@ def test_a_body_is_read_outside_if_it_is_large() -> None:
     assert not BODY.has_loops
     assert asked(BODY, batch=(b"x", LARGE[1:], LARGE)) == [(BODY.source, 2)]
     assert asked(QUICK, batch=(LARGE,)) == []
+
+
+MUCH = limits.FILTER_WORK_MAX
+FILLS = MUCH // len(QUICK.source) - limits.FILTER_CALL_BYTES
+"""As long as texts may be for QUICK to be asked at once."""
+
+
+TEXTS = ("subject", "message_id", "correlation_id", "reply_to", "group_id", "content_type")
+
+
+@pytest.mark.parametrize("field", [*TEXTS, "keys", "values"])
+def test_long_texts_are_looked_at_outside(field: str) -> None:
+    def message(length: int) -> Message:
+        if field in TEXTS:
+            return msgspec.structs.replace(Message(), **{field: "x" * length})
+        key, value = (length - 1, 1) if field == "keys" else (1, length - 1)
+        return Message(properties={"k" * key: "v" * value})
+
+    queue: Any = None
+    routes = [Route(queue, MATCH_ALL), Route(queue, QUICK)]
+    found = undecided(routes, [message(FILLS), message(FILLS + 1), Message()], {})
+    assert found is not None
+    assert [(each.source, index) for each, index in found.pairs] == [(QUICK.source, 1)]
+
+
+def test_a_filter_that_does_much_is_asked_outside() -> None:
+    steps = MUCH // (limits.FILTER_CALL_BYTES * len("|upper()|lower()"))
+    busy = checked("subject" + "|upper()|lower()" * (steps + 1) + ' == "x"')
+    assert not busy.has_loops
+    assert asked(QUICK, busy) == [(busy.source, 0)]
 
 
 def test_what_is_known_is_not_asked_again() -> None:
