@@ -75,11 +75,11 @@ def purge_active_chunk(
     active = [held for held in map(rows.held, looked_at) if held.id <= last]
     old_enough = active
     if enqueued_before < limits.INT64_MAX:
-        found = tx.run([looking.envelope(held.id) for held in active])
+        found = tx.run([looking.enqueued_at(held.id) for held in active])
         old_enough = [
             held
-            for held, (row,) in zip(active, found, strict=True)
-            if rows.envelope(row).enqueued_at < enqueued_before
+            for held, ((enqueued_at,),) in zip(active, found, strict=True)
+            if enqueued_at < enqueued_before
         ]
     doomed = old_enough[:limit]
     _remove(tx, queue, doomed, Event.PURGE_ACTIVE)

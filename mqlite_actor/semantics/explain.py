@@ -22,6 +22,7 @@ from mqlite_actor.contract.ext import (
     Reason,
 )
 from mqlite_actor.semantics import lifecycle
+from mqlite_actor.semantics.peek import fitting
 from mqlite_actor.storage import counts, looking, messages, queues, rows
 from mqlite_actor.storage.database import Row, Statement, Stored, Transaction
 from mqlite_actor.storage.queues import Queue
@@ -94,7 +95,7 @@ def _of_queue(tx: Transaction, queue: Queue, now_ms: int) -> ExplainResponse:
             reason=Reason.EMPTY,
             explanation=f"the queue holds no message that could be delivered{letters}",
         )
-    lanes = _lanes(queue, waiting)
+    lanes = _lanes(queue, waiting, tx.ledger.page_bytes // 2)
     heads = map(_only, tx.run([looking.envelope(head), *(each for each, _, _ in lanes)]))
     first_one = next(heads)
     assert first_one is not None, "it was just seen"
@@ -112,13 +113,17 @@ def _of_queue(tx: Transaction, queue: Queue, now_ms: int) -> ExplainResponse:
         message=found,
         blocked=blocked,
         has_more=sum(number for _, _, number in waiting) >= limits.EXPLAIN_ROWS
-        or len(waiting) >= limits.EXPLAIN_LANES,
+        or len(waiting) >= limits.EXPLAIN_LANES
+        or (len(lanes) < len(waiting) and not queue.is_strict),
     )
 
 
-def _lanes(queue: Queue, waiting: list[Row]) -> list[Lane]:
+def _lanes(queue: Queue, waiting: list[Row], bytes_max: int) -> list[Lane]:
+    """As many as their names leave room for: each stands in the answer twice."""
     if not queue.is_strict:
-        return [(_lane_head(queue, group_id), group_id, number) for group_id, _, number in waiting]
+        names = [2 * limits.TEXT_FACTOR * len(group_id or "") for group_id, *_ in waiting]
+        named = waiting[: fitting(names, bytes_max)]
+        return [(_lane_head(queue, group_id), group_id, number) for group_id, _, number in named]
     number = sum(each for _, _, each in waiting)
     return [(_lane_head(queue, None), None, number)] if number else []
 

@@ -10,9 +10,11 @@ from typing import Final
 
 from mqlite_actor.storage.database import Row, Statement, Stored
 from mqlite_actor.storage.messages import BODY_BYTES, BROWSED
-from mqlite_actor.storage.rows import ALL_BUT_BODY, TEXT_BYTES
+from mqlite_actor.storage.rows import ALL_BUT_BODY, STANDING, TEXT_BYTES
 
 ENVELOPE: Final = f"SELECT {ALL_BUT_BODY}, {BODY_BYTES} FROM messages WHERE id = ?"
+
+ENQUEUED_AT: Final = "SELECT enqueued_at FROM messages WHERE id = ?"
 
 BODY_HOLDS: Final = """
 SELECT 1 FROM messages WHERE id = ? AND instr(
@@ -32,7 +34,7 @@ DOWNWARDS: Final = {states: _downwards(states) for states in BROWSED}
 
 # messages_by_group: the first row of the lane that lives, whatever its state.
 GROUP_HEAD: Final = f"""
-SELECT {ALL_BUT_BODY}, {BODY_BYTES} FROM messages
+SELECT {STANDING}, {BODY_BYTES} FROM messages
 WHERE queue_id = ? AND group_id = ? AND state < 6 AND id > 0 ORDER BY id LIMIT 1"""
 
 _FIRST = (
@@ -42,7 +44,7 @@ QUEUE_HEAD: Final = f"""
 SELECT min(id) FROM ({" UNION ALL ".join(_FIRST.format(state) for state in range(1, 6))})"""
 
 QUEUE_HEAD_ENVELOPE: Final = f"""
-SELECT {ALL_BUT_BODY}, {BODY_BYTES} FROM messages WHERE id = ({QUEUE_HEAD})"""
+SELECT {STANDING}, {BODY_BYTES} FROM messages WHERE id = ({QUEUE_HEAD})"""
 
 WAITING_LANES: Final = """
 SELECT group_id, min(id), count(*) FROM (
@@ -86,13 +88,18 @@ def downwards(queue_id: int, states: tuple[Stored, ...], to_seq: int, limit: int
     return DOWNWARDS[states], (queue_id, to_seq, limit) * len(states) + (limit,)
 
 
+def enqueued_at(seq: int) -> Statement:
+    """When a message was sent."""
+    return ENQUEUED_AT, (seq,)
+
+
 def body_holds(seq: int, text: bytes) -> Statement:
     """A row if the body holds these bytes."""
     return BODY_HOLDS, (seq, text)
 
 
 def group_head_envelope(queue_id: int, group_id: str) -> Statement:
-    """The envelope of the message that stands first in a group."""
+    """The envelope, as to STANDING, of the message that stands first in a group."""
     return GROUP_HEAD, (queue_id, group_id)
 
 
@@ -102,7 +109,7 @@ def queue_head(queue_id: int) -> Statement:
 
 
 def queue_head_envelope(queue_id: int) -> Statement:
-    """The envelope of the live message with the lowest number."""
+    """The same of the live message with the lowest number."""
     return QUEUE_HEAD_ENVELOPE, (queue_id,) * 5
 
 

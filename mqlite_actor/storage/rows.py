@@ -20,6 +20,13 @@ ALL_BUT_BODY: Final = (
     " expires_at, group_id, message_id, correlation_id, reply_to, content_type, subject,"
     " properties, dead_letter_reason, dead_letter_description"
 )
+STANDING: Final = (
+    "id, queue_id, state, delivery_count, visible_at, locked_until, lock_token, enqueued_at,"
+    " expires_at, group_id, NULL, NULL, NULL, NULL, NULL, NULL, dead_letter_reason,"
+    " dead_letter_description"
+)
+"""The same for whoever asks only where a message stands: no other texts, which may be long."""
+
 COLUMNS: Final = f"{ALL_BUT_BODY}, body"
 """As they are inserted."""
 

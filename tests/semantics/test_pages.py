@@ -11,8 +11,8 @@ import pytest
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
-from mqlite_actor.contract.ext import SearchRequest
-from mqlite_actor.contract.wire import Message
+from mqlite_actor.contract.ext import ExplainRequest, SearchRequest
+from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.engine.group import run_group
 from mqlite_actor.storage import messages, rows, taking
 from tests.conformance import asking
@@ -167,6 +167,22 @@ def test_a_search_without_bodies_is_not_ended_by_them(writer: Writer, queue: str
     page = writer.ask(SearchRequest(queue=queue))
     assert [each.message.seq_number for each in page.messages] == sent
     assert page.next_page_token == ""
+
+
+@pytest.mark.parametrize(("mode", "named"), [("group_fifo", 2), ("strict_fifo", 1)])
+def test_an_explanation_names_as_many_lines_as_their_names_leave_room_for(
+    writer: Writer, queue: str, mode: str, named: int
+) -> None:
+    writer.create(queue, QueueConfig(ordering_mode=mode))
+    groups = [letter * (300 // 2 // limits.TEXT_FACTOR) for letter in "abc"]
+    batch = [Message(group_id=group) for group in groups] * 2
+    writer.ask(wire.SendRequest(queue=queue, messages=batch))
+    held = len(writer.take(queue, 9))
+    answer = writer.ask(ExplainRequest(queue=queue))
+    assert [each.group_id for each in answer.blocked] == (groups[:2] if held == 3 else [""])
+    assert len(answer.blocked) == named
+    assert answer.has_more is (held == 3)
+    assert sum(each.waiting for each in answer.blocked) == (2 if held == 3 else 5)
 
 
 def test_claims_side_by_side_get_what_they_would_get_one_by_one(writer: Writer, queue: str) -> None:

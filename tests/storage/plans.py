@@ -109,6 +109,7 @@ PLANS: dict[str, tuple[str, ...]] = {
     "looking.DOWNWARDS[4]": DOWNWARDS,
     "looking.DOWNWARDS[5]": DOWNWARDS,
     "looking.DOWNWARDS[6]": DOWNWARDS,
+    "looking.ENQUEUED_AT": BY_ID,
     "looking.ENVELOPE": (*BY_ID, *BODY),
     "looking.GROUP_HEAD": (
         "SEARCH messages USING INDEX messages_by_group (queue_id=? AND group_id=? AND rowid>?)",
