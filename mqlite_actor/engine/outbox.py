@@ -310,7 +310,6 @@ def check_outside() -> None:
     hold = inside.get()
     if hold is not None and hold.is_open:
         raise InvalidArgument(
-            "an engine call inside tx() would wait for itself, or may wait for somebody who waits"
-            " for this transaction; use the transaction's own methods, and call another engine"
-            " outside of the block"
+            "an engine call inside tx() would wait for itself, and one to another engine could wait"
+            " for whoever waits here; use the transaction's own methods"
         )
