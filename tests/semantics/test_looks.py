@@ -327,7 +327,7 @@ def test_a_page_without_bodies_is_filled_by_texts(
     batch = [Message(body=b"a body", subject="x" * size) for size in SIZES]
     writer.ask(wire.SendRequest(queue=queue, messages=batch))
     for most, number in ((5, 2), (6, 3)):
-        monkeypatch.setattr(writer.store.ledger, "_page_bytes", most)
+        monkeypatch.setattr(writer.store.ledger, "_page_bytes", most * limits.TEXT_FACTOR)
         assert sought(writer, queue).scanned == number
 
 
