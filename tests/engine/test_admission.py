@@ -20,6 +20,10 @@ def sending(**fields: Any) -> wire.SendRequest:  # noqa: ANN401  # of any wrong 
     return wire.SendRequest(queue="q", messages=[Message(body=b"x"), Message(**fields)])
 
 
+def taking(**fields: Any) -> wire.ReceiveRequest:  # noqa: ANN401  # of any wrong type
+    return wire.ReceiveRequest(queue="q", **fields)
+
+
 MISTAKES: dict[str, wire.Request[Any]] = {
     "messages[1].properties holds int": sending(properties={"k": 1}),
     "messages[1].properties holds bytes": sending(properties={"k": b"v"}),
@@ -29,7 +33,7 @@ MISTAKES: dict[str, wire.Request[Any]] = {
     "messages[1].message_id holds half": sending(message_id="\ud800"),
     "messages[1].body is of type str": sending(body="x"),
     "from_seq is '9223372036854775808'": wire.PeekRequest(queue="q", from_seq=OVER),
-    "max_messages is '1.5'": wire.ReceiveRequest(queue="q", max_messages=1.5),  # type: ignore[arg-type]  # the mistake itself
+    "max_messages is '1.5'": taking(max_messages=1.5),
     "seq_numbers[1] is '-9223372036854775809'": wire.ReceiveDeferredRequest(
         queue="q", seq_numbers=[1, -OVER - 1]
     ),
