@@ -182,27 +182,3 @@ async def test_concurrent_batches_do_not_mix(handle: Handle, queue: str) -> None
         assert numbers == list(range(numbers[0], numbers[0] + 5))
     stored = sorted(seq for numbers in slots for seq in numbers)
     assert stored == sorted(await asking.states(handle, queue))
-
-
-HALF = "\ud800"
-
-
-@pytest.mark.parametrize(
-    ("field", "broken"),
-    [
-        ("message_id", Message(message_id=HALF)),
-        ("group_id", Message(group_id=HALF)),
-        ("content_type", Message(content_type=f"text/{HALF}")),
-        ("properties", Message(properties={"k": HALF})),
-        ("properties", Message(properties={HALF: "v"})),
-    ],
-)
-async def test_half_a_surrogate_pair_is_refused_before_anything_is_stored(
-    engine: Engine, field: str, broken: Message
-) -> None:
-    await asking.make(engine, "q")
-    with pytest.raises(InvalidArgument, match=rf"messages\[1\].{field}"):
-        await asking.send(engine, "q", Message(), broken)
-    assert await asking.states(engine, "q") == {}
-    with pytest.raises(InvalidArgument, match="queue"):
-        await asking.send_one(engine, HALF)

@@ -10,8 +10,13 @@ from mqlite_actor.contract import ext, limits, wire
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.engine import admission
-from mqlite_actor.engine.admission import check_texts, weigh
+from mqlite_actor.engine.admission import COMMAND_BYTES, check_texts, weigh
+from mqlite_actor.engine.commands import JudgedSend
+from mqlite_actor.engine.engine import Engine
+from tests.conformance import asking
 
+HALF = "\ud800"
+WHOLE = "\U0001f600 ü"
 LONG = "x" * 10_000
 OVER = limits.INT64_MAX + 1
 
@@ -80,3 +85,64 @@ def test_what_the_wire_takes_passes() -> None:
 )
 def test_whatever_is_long_weighs(request_: wire.Request[Any]) -> None:
     assert len(LONG) < weigh(request_) <= len(LONG) + 4 * admission.COMMAND_BYTES
+
+
+PATCHED = ext.MessagePatch(body=bytes(9), subject=WHOLE, properties={WHOLE: WHOLE})
+
+TWO = wire.SendRequest(
+    messages=[Message(body=bytes(5)), Message(subject="ab", properties={"k": "vw"})]
+)
+
+WEIGHTS: list[tuple[Any, int]] = [
+    (wire.StatsRequest(queue="q"), COMMAND_BYTES),
+    (TWO, 3 * COMMAND_BYTES + 5 + 2 + 3),
+    (JudgedSend(TWO, {}), 3 * COMMAND_BYTES + 5 + 2 + 3),
+    (ext.SendResultRequest(messages=[Message(body=bytes(7))]), 2 * COMMAND_BYTES + 7),
+    (wire.RejectRequest(dead_letter_reason="a", dead_letter_description="bc"), COMMAND_BYTES + 3),
+    (ext.ResubmitRequest(message=PATCHED), COMMAND_BYTES + 9 + 3 * len(WHOLE)),
+    (ext.ResubmitRequest(), COMMAND_BYTES),
+]
+
+
+def test_a_command_weighs_all_that_it_holds_and_a_little_for_each_message() -> None:
+    assert [weigh(request) for request, _ in WEIGHTS] == [weight for _, weight in WEIGHTS]
+
+
+def resubmitting(**fields: Any) -> ext.ResubmitRequest:  # noqa: ANN401  # of all types
+    return ext.ResubmitRequest(queue="q", message=ext.MessagePatch(**fields))
+
+
+HALVES: list[tuple[str, wire.Request[Any]]] = [
+    *((f"messages[1].{name}", sending(**{name: f"x{HALF}"})) for name in admission._TEXTS),
+    ("messages[1].properties", sending(properties={"k": HALF})),
+    ("messages[1].properties", sending(properties={HALF: "v"})),
+    ("messages[1].subject", sending(properties={"k": "v"}, subject=HALF)),
+    ("queue", wire.SendRequest(queue=HALF, messages=[Message()])),
+    ("request_id", ext.SendResultRequest(queue="q", request_id=HALF)),
+    ("lock_token", wire.CompleteRequest(queue="q", lock_token=HALF)),
+    ("message.reply_to", resubmitting(reply_to=HALF)),
+    ("message.properties", resubmitting(properties={"k": HALF})),
+    ("properties", ext.SearchRequest(queue="q", properties={HALF: "v"})),
+]
+
+
+async def test_half_a_surrogate_pair_is_refused_by_its_field_before_anything_is_stored(
+    engine: Engine,
+) -> None:
+    await asking.make(engine, "q")
+    groups = engine.statistics()["groups"]
+    for field, request in HALVES:
+        with pytest.raises(InvalidArgument) as refusal:
+            await engine.call(request)
+        assert refusal.value.message.startswith(f"{field} holds half a surrogate pair")
+    assert engine.statistics()["groups"] == groups, "the writer never heard of it"
+    assert await asking.states(engine, "q") == {}
+
+
+def test_whole_texts_of_any_script_pass() -> None:
+    for request in (
+        sending(message_id=WHOLE, properties={WHOLE: WHOLE}),
+        ext.ResubmitRequest(queue=WHOLE, message=PATCHED),
+        ext.SearchRequest(queue=WHOLE, subject=WHOLE, properties={WHOLE: WHOLE}),
+    ):
+        check_texts(request)
