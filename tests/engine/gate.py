@@ -21,6 +21,7 @@ from mqlite_actor.contract.errors import MqliteError
 from mqlite_actor.engine import outbox
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.semantics.operations import Operation
+from mqlite_actor.storage.database import Transaction
 from tests.engine.local import local
 
 PATIENCE = 15.0
@@ -92,6 +93,20 @@ class Gate:
         return wire.EmptyResponse()
 
 
+class Stuck:
+    """An operation that waits in its thread until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.may_go_on = threading.Event()
+        self.inside = 0
+
+    def __call__(self, _tx: Transaction, _request: object, _now_ms: int) -> wire.MessagesResponse:
+        self.inside += 1
+        assert self.may_go_on.wait(PATIENCE)
+        return wire.MessagesResponse(messages=[])
+
+
 def teach(engine: Engine, kind: type[Any], operation: Operation) -> None:
     """Serve requests of this type with this operation."""
     engine._table[kind] = operation
@@ -151,6 +166,13 @@ def is_busy(engine: Engine) -> bool:
         each for each in engine._actor.busy_with if not isinstance(each.request, outbox.Hold)
     ]
     return bool(waiting or running or engine._actor._others.borrowed_tokens)
+
+
+async def rest(engine: Engine) -> None:
+    """Everybody waits for time or for another's word."""
+    await settled()
+    while is_busy(engine):
+        await settled()
 
 
 class Call:

@@ -21,7 +21,7 @@ from tests.engine.gate import (
     bounded,
     create,
     in_loop,
-    is_busy,
+    rest,
     sending,
     settled,
     take,
@@ -49,13 +49,6 @@ async def count(engine: Engine, queue: str, state: str) -> int:
     stats = await engine.call(wire.StatsRequest(queue=queue))
     number: int = getattr(stats, state)
     return number
-
-
-async def rest(engine: Engine) -> None:
-    """Everybody waits for time or for another's word."""
-    await settled()
-    while is_busy(engine):
-        await settled()
 
 
 # -- pace ------------------------------------------------------------------------------------------

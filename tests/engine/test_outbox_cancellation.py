@@ -97,12 +97,14 @@ async def executes(tx: Tx, scope: trio.CancelScope) -> None:
     await write(tx)
     scope.cancel()
     await tx.execute(ORDER, (2, "never"))
+    pytest.fail("a step was begun")
 
 
 async def sends(tx: Tx, scope: trio.CancelScope) -> None:
     await write(tx)
     scope.cancel()
     await tx.send_one("q", b"never")
+    pytest.fail("a step was begun")
 
 
 async def ends(tx: Tx, scope: trio.CancelScope) -> None:

@@ -67,6 +67,9 @@ async def test_a_block_that_idles_is_rolled_back_and_the_others_go_on(
             for step in (lambda: tx.execute("SELECT 1"), lambda: tx.send_one("q", b"late")):
                 with pytest.raises(TxTimeout):
                     await step()
+            assert await bodies(q.engine, "q") == [b"other"], (
+                "and no call waits for itself any more"
+            )
 
     with pytest.raises(TxTimeout):
         await work()

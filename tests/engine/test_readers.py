@@ -26,7 +26,18 @@ from mqlite_actor.engine.readers import READS
 from mqlite_actor.sdk.embedded import Embedded
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.reading import NoReader
-from tests.engine.gate import Call, Gate, bodies, bounded, create, sending, settled, teach, until
+from tests.engine.gate import (
+    Call,
+    Gate,
+    Stuck,
+    bodies,
+    bounded,
+    create,
+    sending,
+    settled,
+    teach,
+    until,
+)
 from tests.engine.local import local
 from tests.engine.snapshots import observe, storage
 from tests.engine.test_keeper import move
@@ -177,20 +188,6 @@ async def test_one_endless_statement_is_stopped_as_well(
             await until(started.is_set)
             clock.advance(round(limits.READ_SECONDS * 1000) + 1)
     assert isinstance(call.error, Unavailable)
-
-
-class Stuck:
-    """An operation that waits in its thread until it is told to go on."""
-
-    def __init__(self) -> None:
-        self.entered = threading.Semaphore(0)
-        self.may_go_on = threading.Event()
-        self.inside = 0
-
-    def __call__(self, _tx: Transaction, _request: object, _now_ms: int) -> wire.MessagesResponse:
-        self.inside += 1
-        assert self.may_go_on.wait(15)
-        return wire.MessagesResponse(messages=[])
 
 
 async def test_more_looks_than_readers_wait_and_small_ones_do_not(furnished: Engine) -> None:

@@ -196,6 +196,24 @@ async def test_a_hundred_thousand_due_leases_never_hold_a_send_for_more_than_a_s
     assert (stats.active, stats.locked) == (100_000, 0)
 
 
+async def test_each_pass_looks_at_its_cadence_and_at_once_when_something_falls_due_before(
+    swept: Engine, clock: ManualClock, mock_clock: trio.testing.MockClock
+) -> None:
+    await pass_time(swept, clock, mock_clock, 0.05)  # past the pause of each pass
+    before = {task: health(swept, task).runs for task in TASKS}
+
+    def since() -> list[int]:
+        return [health(swept, task).runs - before[task] for task in TASKS]
+
+    later = wire.ScheduleRequest(
+        queue="q", messages=[wire.Message()], scheduled_enqueue_time_ms=clock.now_ms() + 200
+    )
+    await swept.call(later)
+    for seconds, runs in ((0.15, [0, 0]), (0.1, [0, 1]), (2.0, [2, 2])):
+        await pass_time(swept, clock, mock_clock, seconds)
+        assert since() == [*runs, 0, 0, 0, 0]
+
+
 # -- failure ---------------------------------------------------------------------------------------
 
 
@@ -220,6 +238,7 @@ async def test_a_failing_pass_is_counted_backs_off_and_recovers_while_others_go_
             if health(swept, "locks").failures > failures:
                 failures = health(swept, "locks").failures
                 tried_at.append(step / 4)
+                assert "task=locks failed: no room" in caplog.text, "told at the first"
     pauses = [later - earlier for earlier, later in pairwise(tried_at)]
     assert [round(pause) for pause in pauses] == [2, 4, 8, 16, 30], "doubled, up to half a minute"
     locks = health(swept, "locks")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import apsw
@@ -125,6 +126,60 @@ def test_a_send_whose_filters_take_too_long_is_not_done(writer: Writer) -> None:
         transaction.call(sending("t", b"a"))
     transaction.roll_back()
     assert writer.bodies("s") == []
+
+
+def test_a_send_asks_its_slow_filters_itself(writer: Writer) -> None:
+    slow = wire.Filter(expr='any(property_keys, # == "a")')
+    writer.ask(wire.SubscribeRequest(topic="t", name="s", filter=slow))
+    transaction = begun(writer)
+    be_late_after(writer, 100)
+    wanted = wire.Message(body=b"wanted", properties={"a": ""})
+    transaction.call(wire.SendRequest(queue="t", messages=[wire.Message(), wanted]))
+    transaction.commit()
+    assert writer.bodies("s") == [b"wanted"]
+
+
+def test_a_text_that_is_none_is_refused_and_the_rest_goes_on(writer: Writer) -> None:
+    transaction = begun(writer)
+    with pytest.raises(InvalidArgument, match=r"messages\[0\].subject holds half a surrogate pair"):
+        transaction.call(wire.SendRequest(queue="q", messages=[wire.Message(subject="\ud800")]))
+    assert transaction.result.timings == [], "storage was not asked"
+    transaction.call(sending("q", b"a"))
+    transaction.commit()
+    assert writer.bodies("q") == [b"a"]
+
+
+def test_nothing_more_is_done_once_sqlite_has_rolled_back_by_itself(writer: Writer) -> None:
+    """It would be committed at once, and alone."""
+    transaction = begun(writer)
+    transaction.call(sending("q", b"a"))
+    writer.table[Custom] = lambda tx, *_: tx.run([("ROLLBACK", ())])
+    transaction.call(Custom())
+    for step in (lambda: transaction.call(sending("q", b"alone")), transaction.commit):
+        with pytest.raises(StorageFailed, match="cannot go on: SQLite rolled it back"):
+            step()
+    transaction.roll_back()
+    assert writer.bodies("q") == []
+
+
+def test_a_rollback_that_fails_puts_the_file_in_doubt(writer: Writer) -> None:
+    transaction = begun(writer)
+    transaction.call(sending("q", b"a"))
+    writer.store.connection.close(True)
+    transaction.roll_back()
+    assert not writer.store.healthy
+    assert writer.bodies("q") == []
+    assert writer.store.healthy
+
+
+def test_how_long_it_took_is_counted_from_its_beginning(writer: Writer) -> None:
+    before = perf_counter()
+    transaction = begun(writer)
+    transaction.call(sending("q", b"a"))
+    transaction.commit()
+    most = perf_counter() - before
+    assert [name for name, *_ in transaction.result.timings] == ["write", "transaction"]
+    assert all(0 < seconds <= most for _, _, seconds, _ in transaction.result.timings)
 
 
 def test_a_constraint_at_the_commit_rolls_back_at_once(writer: Writer) -> None:

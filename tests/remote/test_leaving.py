@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 import mqlite_actor as mq
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import OutcomeUnknown
+from mqlite_actor.engine.engine import EngineOptions
+from mqlite_actor.engine.opening import open_engine
 from tests.conformance.broker import BOUND_SECONDS
 from tests.crash.test_broker_kill import call
+from tests.engine.gate import rest, settled, until
 from tests.hrana.faults import Hold, Request
 from tests.hrana.server import HranaServer, running_hrana
 from tests.remote.afar import TXN_SECONDS, sends
@@ -112,3 +116,25 @@ async def test_nobody_waits_for_the_good_bye_to_be_heard(server: HranaServer) ->
         async with in_time(), mq.open_embedded(server.dsn) as q:
             await q.create_queue("q")
         assert hold.reached.is_set()
+
+
+async def test_an_owner_that_does_nothing_says_that_it_is_there_every_few_seconds(
+    server: HranaServer, mock_clock: trio.testing.MockClock
+) -> None:
+    """Otherwise a successor takes the database from it after ten seconds."""
+
+    seen: list[object] = []
+
+    def is_told() -> bool:
+        return server.look("SELECT value FROM meta WHERE key = 'owner'") != seen[-1]
+
+    async with open_engine(server.url, EngineOptions(background=False)) as engine:
+        for _ in range(2):
+            await settled()
+            seen.append(server.look("SELECT value FROM meta WHERE key = 'owner'"))
+            mock_clock.jump(limits.OWNER_STAY_SECONDS - 0.1)
+            await rest(engine)
+            assert not is_told()
+            mock_clock.jump(0.1)
+            await until(is_told)
+            await rest(engine)
