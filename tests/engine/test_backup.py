@@ -20,8 +20,9 @@ from mqlite_actor.contract.errors import (
     Unavailable,
 )
 from mqlite_actor.engine.engine import Engine, EngineOptions
-from mqlite_actor.engine.opening import open_engine
+from mqlite_actor.engine.opening import open_engine, run_engine
 from mqlite_actor.storage.snapshot import Snapshot
+from mqlite_actor.storage.sqlite import SqliteStore
 from tests.conformance.audit import audit_file
 from tests.engine.gate import (
     Call,
@@ -31,6 +32,7 @@ from tests.engine.gate import (
     create,
     in_loop,
     sending,
+    settled,
     take,
 )
 
@@ -229,6 +231,60 @@ async def test_closing_ends_a_backup_after_its_step_and_no_file_stays(
         reply = await backup(engine, target)
     assert (reply.done, reply.size_bytes) == (False, 0)
     assert files(target.parent) == set()
+
+
+@pytest.mark.parametrize("how", ["close", "cancel"])
+async def test_the_store_is_closed_only_when_a_backup_has_let_go_of_it(
+    place: str, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    order: list[str] = []
+    close, discard = SqliteStore.close, Snapshot.discard
+
+    def closing(store: SqliteStore) -> None:
+        order.append("store")
+        close(store)
+
+    def discarding(snapshot: Snapshot) -> None:
+        trio.from_thread.run(settled)  # whoever does not wait for it goes on
+        assert snapshot._copy is None, "closed before"
+        order.append("copy")
+        discard(snapshot)
+
+    monkeypatch.setattr(SqliteStore, "close", closing)
+    monkeypatch.setattr(Snapshot, "discard", discarding)
+    async with trio.open_nursery() as callers, trio.open_nursery() as nursery:
+        engine = await nursery.start(run_engine, place, options(clock))
+        await create(engine, "q")
+        await engine.call(sending("q", *[BIG] * SEVERAL_STEPS))
+        end = engine.close if how == "close" else nursery.cancel_scope.cancel
+        at_step(monkeypatch, 2, in_loop(end))
+        callers.start_soon(Call(engine, ext.BackupRequest(str(tmp_path / "copy.db"))).run)
+    assert order == ["copy", "store"]
+
+
+async def test_a_series_loses_its_oldest_once_the_newest_is_whole(
+    engine: Engine, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock.advance(60_000)
+    monkeypatch.setattr(limits, "BACKUP_PAGES", 10)
+    replies: list[ext.BackupResponse] = []
+
+    async def make(keep: int, do: Callable[[], object]) -> None:
+        clock.advance(1000)
+        with monkeypatch.context() as patch:
+            at_step(patch, 1, do)
+            request = ext.BackupRequest(str(tmp_path / "nightly.db"), keep=keep)
+            replies.append(await engine.call(request))
+
+    for keep in (2, 2, 2):
+        await make(keep, lambda: clock.advance(2000))
+    await make(1, in_loop(engine.close))
+    first, second, third, broken_off = replies
+    assert [reply.duration_ms for reply in replies] == [2000, 2000, 2000, 0]
+    assert [reply.removed for reply in replies] == [[], [], [first.path], []]
+    assert not broken_off.done
+    left = {Path(reply.path).name for reply in (second, third)}
+    assert {name for name in files(tmp_path) if "nightly" in name} == left
 
 
 async def test_closing_breaks_off_the_check(

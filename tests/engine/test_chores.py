@@ -114,6 +114,17 @@ async def test_a_redrive_that_is_done_does_not_wait_for_its_second(
     assert reply.moved == 2
 
 
+async def test_what_is_younger_than_asked_for_is_left(engine: Engine, clock: ManualClock) -> None:
+    await bury(engine, clock, 2)
+    await engine.call(sending("q", b"younger"))
+    clock.advance(1000)
+    await engine.run_maintenance_once()
+    moved = await engine.call(wire.RedriveRequest(queue="q", older_than_ms=1001, max=1))
+    purged = await engine.call(wire.PurgeRequest(queue="q", older_than_ms=1001))
+    assert (moved.moved, purged.purged) == (1, 1)
+    assert await bodies(engine, "q", "dead_lettered") == [b"younger"]
+
+
 # -- others in between -----------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract.errors import InvalidArgument, StorageFailed
 from mqlite_actor.contract.wire import Message
-from mqlite_actor.engine import commands
+from mqlite_actor.engine import commands, diagnostics
 from mqlite_actor.engine.diagnostics import (
     BOOTS_SHOWN,
     DETAIL_BYTES,
@@ -23,12 +24,15 @@ from mqlite_actor.engine.diagnostics import (
     NAME,
     Trouble,
     detail_of,
+    earlier_boots,
+    log_files,
     open_log,
 )
 from mqlite_actor.engine.engine import EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.storage.failures import mapped
 from tests.conformance import asking
+from tests.conformance.handles import leaks
 from tests.engine.gate import teach
 from tests.engine.snapshots import observe
 
@@ -71,6 +75,7 @@ def test_an_entry_is_one_line_of_the_contracts_keys(folder: Path) -> None:
     }  # fmt: skip
     assert list(first) == ["at_ms", "boot_id", "task", "code", "detail"]
     assert second["recovered_at_ms"] == 7
+    assert re.fullmatch("[0-9a-f]{16}", log.boot_id)
 
 
 @pytest.mark.parametrize("text", ["x" * 1000, "é" * 500, "\U0001f600" * 100, "a\nb\x1b[2J"])
@@ -96,12 +101,35 @@ def test_four_files_of_a_mebibyte_are_kept_and_the_oldest_goes(folder: Path) -> 
     assert lines(folder)[-1]["at_ms"] == number * MINUTE
 
 
+def test_a_file_is_filled_to_its_bound_and_all_are_read_oldest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "in" / "private"
+    open_log(str(folder)).report(trouble(10))
+    monkeypatch.setattr(diagnostics, "FILE_BYTES", 2 * (folder / NAME).stat().st_size)
+    (folder / NAME).unlink()
+    boots = []
+    for number in range(10, 17):
+        log = open_log(str(folder))
+        boots.append(log.boot_id)
+        log.report(trouble(number))
+    assert [len(lines(folder, number)) for number in range(4)] == [1, 2, 2, 2]
+    assert leaks(folder) == []
+    found = earlier_boots(str(folder))
+    assert [each.boot_id for each in found] == boots
+    assert not any(each.stopped for each in found)
+    names = [path.name for path in log_files(str(folder))]
+    assert names == [f"{NAME}.3", f"{NAME}.2", f"{NAME}.1", NAME]
+    (folder / f"{NAME}.2").unlink()
+    assert [path.name for path in log_files(str(folder))] == [f"{NAME}.3", f"{NAME}.1", NAME]
+
+
 def test_a_flapping_state_cannot_flood_it(folder: Path) -> None:
     log = open_log(str(folder))
     for _ in range(10 * ENTRIES_PER_MINUTE):
-        log.report(trouble(1))
+        log.report(Trouble(at_ms=2 * MINUTE - 1, task="ttl", code="io"))
     log.report(trouble(2))
-    assert len(lines(folder)) == ENTRIES_PER_MINUTE + 1
+    assert len(lines(folder)) == ENTRIES_PER_MINUTE + 1, "the next minute begins anew"
 
 
 def test_earlier_starts_are_summed_up_and_broken_lines_passed_by(folder: Path) -> None:
@@ -156,7 +184,8 @@ def test_a_full_disk_is_said_once_stops_nobody_and_heals(
         for number in range(5):
             log.report(trouble(number))
         assert log.shown().state == "failing"
-    assert len(caplog.records) == 1
+    (record,) = caplog.records
+    assert record.getMessage().endswith("cannot be written: No space left on device")
     log.report(trouble(9))
     assert (log.shown().state, len(lines(folder))) == ("on", 1)
 

@@ -26,6 +26,16 @@ async def test_a_claim_that_was_begun_to_be_answered_is_handed_back_counted(
     assert await bodies(engine, "q", "dead_lettered") == [b"x"]
 
 
+async def test_a_claim_under_an_attempt_stays_with_whoever_repeats_it(engine: Engine) -> None:
+    await create(engine, "q")
+    await engine.call(sending("q", b"x"))
+    attempt = wire.ReceiveRequest(queue="q", receive_attempt_id="a")
+    reply = await engine.call(attempt)
+    await engine.hand_back(attempt, reply)
+    assert await bodies(engine, "q", "locked") == [b"x"]
+    assert await engine.call(attempt) == reply
+
+
 async def test_handing_back_what_was_settled_or_redelivered_changes_nothing(
     engine: Engine, clock: ManualClock
 ) -> None:

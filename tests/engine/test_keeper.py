@@ -12,11 +12,11 @@ import trio.testing
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
-from mqlite_actor.contract.errors import StorageFailed, StorageFull
+from mqlite_actor.contract.errors import Closed, StorageFailed, StorageFull
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.keeper import Keeper
-from mqlite_actor.engine.opening import open_engine
+from mqlite_actor.engine.opening import open_engine, run_engine
 from mqlite_actor.storage.database import Transaction
 from tests.engine.gate import Stuck, bodies, bounded, create, rest, sending, settled, teach, until
 from tests.storage.fault_vfs import Fault, faulty
@@ -282,6 +282,42 @@ async def test_a_file_that_is_replaced_is_noticed_within_a_second_even_by_an_idl
         move(away, store.name)
         await engine.call(sending("q", b"y"))
         assert await bodies(engine, "q") == [b"y"]
+
+
+async def test_what_nobody_foresaw_in_it_ends_the_engine_with_its_cause(
+    store: Path, clock: ManualClock, mock_clock: trio.testing.MockClock
+) -> None:
+    engines: list[Engine] = []
+
+    async def fail() -> int:
+        raise LookupError("the cause")
+
+    async def use() -> None:
+        options = EngineOptions(clock=clock, background=False)
+        async with trio.open_nursery() as nursery:
+            engines.append(await nursery.start(run_engine, str(store), options))
+            engines[0]._keeper._reclaim = fail
+            await settled()
+            mock_clock.jump(limits.PRUNE_SECONDS)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await use()
+    assert raised.group_contains(LookupError, match="the cause", depth=1)
+    with pytest.raises(Closed):
+        await create(engines[0], "q")
+
+
+async def test_a_log_that_is_left_to_another_program_is_only_watched(
+    store: Path, clock: ManualClock, short_log: None
+) -> None:
+    assert short_log is None
+    options = EngineOptions(clock=clock, background=False, leaves_log=True)
+    async with open_engine(str(store), options) as engine:
+        await create(engine, "q")
+        await send_much(engine, MOST)
+        await rest(engine)
+        assert (engine._keeper.checkpoints, engine._keeper.truncations) == (0, 0)
+    assert "mq.db-wal" in snapshot(store.parent)
 
 
 async def test_memory_has_nothing_to_keep(clock: ManualClock) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
@@ -27,10 +28,10 @@ from tests.engine.gate import (
     take,
     taking,
     teach,
+    until,
 )
 
 LONG = 20_000
-SHORT = 20
 
 
 async def waiting(
@@ -237,11 +238,19 @@ async def test_the_number_of_waiters_is_bounded(
     nursery.cancel_scope.cancel()
 
 
-async def test_a_wait_that_is_over_returns_nothing_and_is_forgotten(engine: Engine) -> None:
+async def test_a_wait_that_is_over_returns_nothing_and_is_forgotten(
+    engine: Engine, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+) -> None:
     await create(engine, "q")
-    with bounded():
-        reply = await engine.call(taking("q", wait_ms=SHORT))
-    assert reply.messages == []
+    call = Call(engine, taking("q", wait_ms=LONG))
+    nursery.start_soon(call.run)
+    await parked(engine, "q", 1)
+    mock_clock.jump(LONG / 1000 - 0.001)
+    await settled()
+    assert not call.ended.is_set()
+    mock_clock.jump(0.002)
+    await until(call.ended.is_set)
+    assert call.reply.messages == []
     assert engine.statistics()["waiters"] == {}
     await engine.call(sending("q", b"x"))
     assert (await take(engine, "q"))[0].delivery_count == 1

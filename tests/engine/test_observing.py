@@ -17,7 +17,7 @@ from mqlite_actor.contract.errors import MqliteError, StorageFull
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine, EngineOptions
-from mqlite_actor.engine.meters import Meter
+from mqlite_actor.engine.meters import Meter, StorageMeter
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.version import __version__
@@ -167,6 +167,22 @@ async def test_an_engine_that_is_closed_shows_its_counters_and_why_it_has_no_que
     assert is_unreadable(await observe(frail), "closed", clock.now_ms())
 
 
+async def test_a_file_that_nobody_can_look_at_has_no_size(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    options = EngineOptions(clock=clock, background=False)
+    async with open_engine(f"file:{folder}/mq.db", options) as engine:
+        folder.rename(tmp_path / "away")
+        folder.write_text("in the way")
+        seen = await observe(engine)
+        folder.unlink()
+        (tmp_path / "away").rename(folder)
+    assert not seen["runtime"]["db_size_available"]
+    assert seen["runtime"]["db_size_bytes"] == 0
+
+
 async def test_before_the_first_good_collection_there_is_no_last_one(
     store: Path, clock: ManualClock
 ) -> None:
@@ -253,6 +269,44 @@ async def test_a_database_in_memory_has_no_size_and_reclaims_nothing(clock: Manu
     assert [row["task"] for row in seen["maintenance"] if not row["enabled"]] == ["reclaim"]
 
 
+async def test_a_collection_says_how_long_it_took_and_a_queue_without_waiters_has_none(
+    engine: Engine, clock: ManualClock
+) -> None:
+    await asking.make(engine, "q")
+    clock.advance(60_000)
+    collect = engine._table[commands.Collect]
+
+    def slow(tx: Transaction, request: object, now_ms: int) -> object:
+        clock.advance(250)
+        return collect(tx, request, now_ms)
+
+    teach(engine, commands.Collect, slow)
+    seen = await observe(engine)
+    assert seen["collection"]["duration_seconds"] == seen["runtime"]["ping_seconds"] == 0.25
+    assert seen["receive_waiters"] == [{"queue": "q", "count": 0}]
+
+
+async def test_status_says_how_long_it_took_and_since_when_the_engine_runs(
+    store: Path, clock: ManualClock
+) -> None:
+    clock.advance(60_000)
+    async with open_engine(f"file:{store}", EngineOptions(clock=clock, background=False)) as engine:
+        await asking.make(engine, "q")
+        count = engine._table[commands.CountEntities]
+
+        def slow(tx: Transaction, request: object, now_ms: int) -> object:
+            clock.advance(2000)
+            return count(tx, request, now_ms)
+
+        teach(engine, commands.CountEntities, slow)
+        clock.advance(3000)
+        status = await engine.call(wire.StatusRequest())
+    assert (status.ping_ms, status.uptime_ms) == (2000, 5000)
+    assert (status.queues, status.subscriptions) == (1, 0)
+    assert (status.backend, status.remote, status.auth) == ("local file", False, False)
+    assert (status.version, status.schema_version) == (__version__, "5")
+
+
 async def test_storage_calls_are_told_apart_by_what_they_did(engine: Engine) -> None:
     await asking.make(engine, "q")
     before = storage(await observe(engine))
@@ -292,6 +346,7 @@ def test_a_bucket_counts_what_took_at_most_its_bound(bound: float) -> None:
     place = BOUNDS.index(bound)
     assert shown.bucket_counts == [1] * place + [2] + [3] * (len(BOUNDS) - place - 1)
     assert shown.count == 4
+    assert shown.sum_seconds == pytest.approx(bound * 2.001 + 1e6)
     check_duration(
         {
             "bounds_seconds": shown.bounds_seconds,
@@ -299,3 +354,14 @@ def test_a_bucket_counts_what_took_at_most_its_bound(bound: float) -> None:
             "count": shown.count,
         }
     )
+
+
+def test_calls_of_another_process_are_counted_by_its_words_and_unknown_words_are_not() -> None:
+    meter = StorageMeter()
+    before = meter.shown()
+    meter.note("read", "error", "busy", 0.5)
+    meter.note("read", "error", "application", 0.5)
+    moved = [row for row, was in zip(meter.shown(), before, strict=True) if row != was]
+    (row,) = moved
+    assert (row.operation, row.outcome, row.error_code, row.retries) == ("read", "error", "busy", 0)
+    assert (row.duration.count, row.duration.sum_seconds) == (1, 0.5)

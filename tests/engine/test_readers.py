@@ -13,6 +13,7 @@ from typing import Any
 import apsw
 import pytest
 import trio
+import trio.testing
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import ext, limits, wire
@@ -27,6 +28,7 @@ from mqlite_actor.sdk.embedded import Embedded
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.reading import NoReader
 from tests.engine.gate import (
+    PATIENCE,
     Call,
     Gate,
     Stuck,
@@ -146,7 +148,10 @@ async def test_memory_is_looked_at_through_the_writer(clock: ManualClock) -> Non
         await engine.call(sending("q", b"body"))
         await ask_everything(engine)
         seen = await observe(engine)
-        assert seen["storage"]["pool"]["max_open"] == 1
+        assert seen["storage"]["pool"] == {
+            "max_open": 1, "open": 1, "in_use": 0, "idle": 1, "wait_count": 0,
+            "wait_duration_seconds": 0.0,
+        }  # fmt: skip
         assert seen["queues"][0]["active"] == 1
 
 
@@ -203,6 +208,9 @@ async def test_more_looks_than_readers_wait_and_small_ones_do_not(furnished: Eng
             await until(lambda: stuck.inside == limits.READ_THREADS_MAX)
             await settled()
             assert local(furnished)._readers.in_use == limits.READ_THREADS_MAX
+            pool = furnished._look_out.pool()
+            assert pool.in_use == limits.READ_THREADS_MAX
+            assert pool.idle == pool.open - pool.in_use == 1, "the writer's own"
             for _ in range(3):
                 assert (await furnished.call(wire.StatsRequest(queue="q"))).active == 1
                 assert (await furnished.authenticate("mqk_" + "0" * 64))[0] == "invalid"
@@ -212,14 +220,14 @@ async def test_more_looks_than_readers_wait_and_small_ones_do_not(furnished: Eng
     assert (pool["max_open"], pool["wait_count"]) == (1 + limits.READERS_MAX, 2)
     assert pool["open"] <= pool["max_open"]
     assert pool["in_use"] + pool["idle"] == pool["open"]
-    assert pool["wait_duration_seconds"] > 0
+    assert 0 < pool["wait_duration_seconds"] <= pool["wait_count"] * PATIENCE
 
 
 async def test_who_waits_too_long_for_a_reader_is_told_so(
-    store: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    store: Path, clock: ManualClock, mock_clock: trio.testing.MockClock
 ) -> None:
-    monkeypatch.setattr(limits, "READ_SECONDS", 0.05)
-    options = EngineOptions(clock=clock, background=False, room_seconds=0.01)
+    """As long as for room in the mailbox, and then as long as a look may take."""
+    options = EngineOptions(clock=clock, background=False, room_seconds=2)
     async with open_engine(f"file:{store}", options) as engine:
         await create(engine, "q")
         stuck = Stuck()
@@ -231,6 +239,12 @@ async def test_who_waits_too_long_for_a_reader_is_told_so(
             async with trio.open_nursery() as nursery:
                 for call in calls:
                     nursery.start_soon(call.run)
+                await until(lambda: stuck.inside == limits.READ_THREADS_MAX)
+                await settled()
+                mock_clock.jump(2 + limits.READ_SECONDS - 0.1)
+                await settled()
+                assert not any(call.ended.is_set() for call in calls)
+                mock_clock.jump(0.2)
                 await until(lambda: all(call.ended.is_set() for call in calls))
                 stuck.may_go_on.set()
         assert {type(call.error) for call in calls} == {Unavailable}
@@ -252,6 +266,23 @@ async def test_a_look_that_is_cancelled_ends_at_once_and_its_reader_comes_back(
             await call.ended.wait()
     assert call.was_cancelled
     stuck.may_go_on.set()
+    await until(lambda: not local(furnished)._readers.in_use)
+
+
+async def test_a_statement_whose_caller_is_cancelled_is_stopped(furnished: Engine) -> None:
+    started = threading.Event()
+
+    def count(tx: Transaction, _request: object, _now_ms: int) -> object:
+        started.set()
+        return tx.run([(ENDLESS, ())])
+
+    teach(furnished, wire.PeekRequest, count)
+    call = Call(furnished, wire.PeekRequest(queue="q"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call.run)
+        await until(started.is_set)
+        call.scope.cancel()
+    assert call.was_cancelled
     await until(lambda: not local(furnished)._readers.in_use)
 
 

@@ -80,6 +80,38 @@ async def test_a_few_free_pages_are_left_for_the_next_messages(
         assert await count_free(engine) == free
 
 
+async def test_as_many_free_pages_as_the_bound_are_given_back_and_the_log_is_cut_either_way(
+    engine: Engine, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = store.with_name(f"{store.name}-wal")
+    await free_pages(engine, limits.RECLAIM_PAGES)
+    await move_log(engine)
+    free = await count_free(engine)
+    before = size(store)
+    await engine.call(sending("q", b"x"))
+    assert log.stat().st_size
+    monkeypatch.setattr(limits, "RECLAIM_PAGES_MIN", free + 1)
+    assert await engine._chores.reclaim() == 0
+    assert (log.stat().st_size, size(store)) == (0, before)
+    free = await count_free(engine)
+    monkeypatch.setattr(limits, "RECLAIM_PAGES_MIN", free)
+    assert await engine._chores.reclaim() == free > 0
+    assert (log.stat().st_size, size(store)) == (0, before - free * PAGE)
+
+
+async def test_compacting_ends_after_its_slice_when_the_engine_closes(
+    store: Path, options: EngineOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RECLAIM_PAGES", 10)
+    async with open_engine(str(store), options) as engine:
+        await free_pages(engine, 60)
+        await move_log(engine)
+        before = await count_free(engine)
+        engine.stop_waiting()  # as its end begins
+        await engine.compact()
+        assert await count_free(engine) == before
+
+
 async def test_a_file_made_without_incremental_vacuum_is_left_alone(
     store: Path, options: EngineOptions
 ) -> None:
