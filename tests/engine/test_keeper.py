@@ -95,25 +95,6 @@ async def test_a_reader_that_stays_lets_the_log_grow_and_its_end_cuts_it(
     assert sorted(snapshot(store.parent)) == ["mq.db", "mq.db.lock"]
 
 
-async def test_a_checkpoint_that_fails_is_reported_once_and_stops_nobody(
-    store: Path, clock: ManualClock, short_log: None, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert short_log is None
-    with faulty() as vfs:
-        options = EngineOptions(clock=clock, background=False)
-        async with open_engine(str(store), options) as engine:
-            await create(engine, "q")
-            with caplog.at_level(logging.ERROR, "mqlite.maintenance"):
-                vfs.arm(Fault("write", 1, lasting=True, ending="mq.db"))
-                await send_much(engine, 30)
-                await until(lambda: engine._keeper.failures > 1)
-                vfs.disarm()
-                await until(lambda: engine._keeper.failures == 0)
-            assert len(caplog.records) == 1
-            await send_much(engine, 30)
-            assert len(await bodies(engine, "q")) == 60
-
-
 async def test_the_log_is_moved_each_time_that_it_is_so_much_longer_and_cut_at_its_bound(
     engine: Engine, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +169,7 @@ async def test_a_reader_that_holds_the_log_is_asked_again_after_a_pause(
     stuck.may_go_on.set()
 
 
-async def test_a_checkpoint_that_fails_is_told_once_an_outage_and_tried_after_a_pause(
+async def test_a_checkpoint_that_fails_stops_nobody_is_told_once_and_tried_after_a_pause(
     store: Path,
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
@@ -218,6 +199,7 @@ async def test_a_checkpoint_that_fails_is_told_once_an_outage_and_tried_after_a_
                 mock_clock.jump(limits.CHECKPOINT_PAUSE_SECONDS)
                 await send_much(engine, 1)
                 await until(lambda: keeper.failures == 0)
+            assert len(await bodies(engine, "q")) == 2 * (2 * (DUE + 1) + 1)
 
 
 async def test_free_pages_are_looked_for_every_minute_and_a_failure_is_told_once(
@@ -305,6 +287,17 @@ async def test_what_nobody_foresaw_in_it_ends_the_engine_with_its_cause(
     assert raised.group_contains(LookupError, match="the cause", depth=1)
     with pytest.raises(Closed):
         await create(engines[0], "q")
+
+
+async def test_a_log_that_a_dead_process_left_long_is_moved_after_the_first_group(
+    engine: Engine, clock: ManualClock, nursery: trio.Nursery
+) -> None:
+    keeper = Keeper(engine._store, engine._submit, engine._chores.reclaim, clock)
+    engine._store.log_pages = limits.CHECKPOINT_PAGES
+    keeper.noticed()
+    nursery.start_soon(keeper.run)
+    await until(lambda: keeper.checkpoints)
+    nursery.cancel_scope.cancel()
 
 
 async def test_a_log_that_is_left_to_another_program_is_only_watched(
