@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import (
+    DedupConflict,
     InvalidArgument,
-    NotFound,
-    PermissionDenied,
+    MqliteError,
     Unavailable,
     WorldError,
 )
@@ -118,11 +118,26 @@ class Handle(Entities, Extensions, Administration):
         """Send any number of messages, in as many calls as their size needs; their numbers.
 
         Each call is one transaction, the whole is not: when one fails, those before it are stored.
-        Errors as for `send`.
+        Errors as for `send`, but a DedupConflict is raised when all else is stored, over the whole.
         """
         numbers: list[int] = []
+        refused: list[int] = []
+        reason = ""
         for part in requests.parts(messages):
-            numbers += await self.send(queue, part, ttl=ttl)
+            try:
+                slots, fault = await self._send_part(queue, part, ttl=ttl)
+            except DedupConflict as error:  # of a part that is one message
+                slots, fault = [0], error.message
+            except MqliteError as error:
+                if refused:
+                    error.add_note(requests.conflict(refused, numbers, reason).message)
+                raise
+            if fault:
+                reason = reason or fault
+                refused += [len(numbers) + index for index in requests.unstored(slots)]
+            numbers += slots
+        if refused:
+            raise requests.conflict(refused, numbers, reason)
         return numbers
 
     async def reply(
@@ -216,26 +231,50 @@ class Handle(Entities, Extensions, Administration):
 
         All or none, except that a message whose id was used with another body is left out: then the
         others are stored and DedupConflict is raised, with the numbers as its `seq_numbers` (0
-        where refused).
+        where refused). From a topic 0 is also a message that no subscription wanted, which is no
+        error by itself.
         """
-        batch = requests.batch(messages)
+        numbers, fault = await self._send_part(queue, requests.batch(messages), ttl=ttl, at=at)
+        if fault:
+            raise requests.conflict(requests.unstored(numbers), numbers, fault)
+        return numbers
+
+    async def _send_part(
+        self,
+        queue: str,
+        batch: list[Message],
+        *,
+        ttl: Duration | None,
+        at: datetime | None = None,
+    ) -> tuple[list[int], str]:
+        """The numbers; and why there are zeros among them, "" where nobody wanted those messages.
+
+        A batch's answer does not tell a refused message from an unwanted one; that to a single
+        message does, to everybody who may send. So one of them is sent once more, alone: refused
+        again it changes nothing, and should its id be free by now, it is stored after all. An error
+        of that look does not hide the answer, because the rest is stored.
+        """
         reply = await self.call(requests.send(queue, batch, ttl=ttl, at=at))
         numbers = reply.seq_numbers or []
-        if 0 in numbers and await self._is_queue(queue):
-            requests.refuse_conflicts(numbers)
-        return numbers
+        if 0 not in numbers or len(batch) == 1:  # a single one that was refused has raised
+            return numbers, ""
+        unstored = requests.unstored(numbers)
+        numbers = list(numbers)
+        for index in sorted(unstored, key=lambda index: not batch[index].message_id):
+            again = requests.send(queue, [batch[index]], ttl=ttl, at=at)
+            try:
+                (numbers[index],) = (await self.call(again)).seq_numbers or [0]
+            except DedupConflict as error:
+                return numbers, error.message
+            except MqliteError as error:
+                return numbers, requests.doubt(error)
+            if not numbers[index]:
+                break
+        return numbers, ""
 
     async def cancel(self, queue: str, seq_number: int) -> None:
         """Delete a scheduled message before its first delivery; NotFound if it cannot be."""
         await self.call(wire.CancelRequest(queue=queue, seq_number=seq_number))
-
-    async def _is_queue(self, name: str) -> bool:
-        """A 0 from a queue is a refused message, one from a topic that nobody wanted it."""
-        try:
-            await self.stats(name)
-        except (NotFound, PermissionDenied):
-            return False
-        return True
 
     # -- receiving ---------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import msgspec
 
 from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import DedupConflict, InvalidArgument
+from mqlite_actor.contract.errors import DedupConflict, InvalidArgument, MqliteError
 from mqlite_actor.contract.ext import ReleaseRequest
 from mqlite_actor.contract.limits import KIB, MIB
 from mqlite_actor.contract.wire import Message
@@ -31,6 +31,9 @@ PART_BYTES = 8 * MIB
 OVERHEAD_BYTES = 1 * KIB
 """One call of `send_all`: a quarter of what a request may hold, because base64 adds a third and
 properties are not counted; and little enough for one transaction (limits.GROUP_BYTES_MAX)."""
+
+NAMED_MAX = 20
+"""Indexes that an error spells out; its `seq_numbers` have them all."""
 
 JSON_TYPE = "application/json"
 
@@ -137,15 +140,27 @@ def send(
     )
 
 
-def refuse_conflicts(numbers: list[int]) -> None:
-    """DedupConflict if a slot of a batch to a queue is 0: it was refused, the others are stored."""
-    refused = [index for index, number in enumerate(numbers) if number == 0]
-    if refused:
-        raise DedupConflict(
-            f"messages {refused} of the batch use an id that was sent with another body;"
-            " the others are stored",
-            seq_numbers=numbers,
-        )
+def unstored(numbers: list[int]) -> list[int]:
+    """The indexes of the messages that got no number."""
+    return [index for index, number in enumerate(numbers) if number == 0]
+
+
+def conflict(refused: list[int], numbers: list[int], reason: str) -> DedupConflict:
+    """The error for messages of a batch that are not stored while all others are."""
+    named = ", ".join(str(index) for index in refused[:NAMED_MAX])
+    more = f" and {len(refused) - NAMED_MAX} more" if len(refused) > NAMED_MAX else ""
+    return DedupConflict(
+        f"messages [{named}]{more} of the batch are not stored, the others are: {reason}",
+        seq_numbers=numbers,
+    )
+
+
+def doubt(error: MqliteError) -> str:
+    """The reason where the broker could not be asked for it."""
+    return (
+        "their ids were used with other bodies, or no subscription wants them;"
+        f" asking which failed: {error.message}"
+    )
 
 
 def lease(received: Received) -> Lease:

@@ -59,14 +59,14 @@ class Failing(Handle):
     def __init__(self, q: Handle, kind: type, errors: list[Exception]) -> None:
         self._q = q
         self._kind = kind
-        self._errors = errors
+        self.errors = errors
         self.asked: list[Any] = []
 
     async def call(self, request: wire.Request[R]) -> R:
         if isinstance(request, self._kind):
             self.asked.append(request)
-            if self._errors:
-                raise self._errors.pop(0)
+            if self.errors:
+                raise self.errors.pop(0)
         return await self._q.call(request)
 
 
