@@ -104,8 +104,12 @@ class SyncHeldMessage(SyncReceivedMessage):
 
     def _ask(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
         """The verbs reach the loop that waits for this thread."""
-        call: Any = self._held.handle.call
         if not isinstance(request, SETTLEMENTS):
-            return anyio.from_thread.run(call, request)
+            return anyio.from_thread.run(self._call, request)
         with self._held.settling():
-            return anyio.from_thread.run(call, request)
+            return anyio.from_thread.run(self._call, request)
+
+    async def _call(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
+        """To its end, as the plain function around it: what cuts the task cannot cut either."""
+        with anyio.CancelScope(shield=True):
+            return await self._held.handle.call(request)

@@ -58,6 +58,40 @@ def test_a_stop_lets_handlers_finish_within_the_limit_and_gives_the_rest_back(ba
 
 
 @both_loops
+@pytest.mark.parametrize("ending", ["a stop", "a cut", "a cancellation"])
+def test_a_plain_function_settles_by_its_own_verb_after_any_end(backend: str, ending: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send_one("q", "slow")
+        receiver = q.receiver("q", stop_seconds=0.01)
+        running = anyio.CancelScope()
+        done: list[str] = []
+
+        def is_cut(message: mq.SyncHeldMessage) -> bool:
+            return message._held.scope.cancel_called or running.cancel_called  # no other sign
+
+        def handle(message: mq.SyncHeldMessage) -> None:
+            ends = {
+                "a stop": receiver.stop,
+                "a cut": receiver.cut,
+                "a cancellation": running.cancel,
+            }
+            anyio.from_thread.run_sync(ends[ending])
+            while not anyio.from_thread.run_sync(is_cut, message):
+                pass
+            message.renew()
+            message.complete()
+            done.append(message.text)
+
+        with running:
+            await receiver.run(handle)
+        assert done == ["slow"]
+        with anyio.CancelScope(shield=True):
+            assert (await q.stats("q")).total == 0
+
+    on_queue(backend, body)
+
+
+@both_loops
 def test_what_was_claimed_and_shown_to_no_handler_goes_back_uncounted(backend: str) -> None:
     """The answer to the claim and the stop come together."""
 
