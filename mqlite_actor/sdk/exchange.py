@@ -73,12 +73,19 @@ REPLAYED: frozenset[type[wire.Request[Any]]] = frozenset({
 receipt, a renewal renews, a revoked key stays revoked. A Send is not among them."""
 
 SLOW: dict[type[wire.Request[Any]], float] = {
+    wire.RedriveRequest: 600.0,
+    wire.PurgeRequest: 600.0,
+    ext.RedriveSelectedRequest: 600.0,
     ext.PurgeActiveRequest: 600.0,
     ext.DeleteSubscriptionRequest: 600.0,
     ext.BackupRequest: 3600.0,
 }
 """Seconds for calls whose work grows with the store: some hundred thousand messages a minute, and a
 file of some hundred gigabytes."""
+
+PACED_SECONDS_MAX = 7 * 86_400.0
+"""For the pauses of a paced redrive: how many dead letters there are is not known here. Below the
+24 days that the timer of a socket holds."""
 
 
 class HttpParts(NamedTuple):
@@ -138,7 +145,18 @@ def reply_seconds(request: wire.Request[Any], patience: float | None = None) -> 
     if isinstance(request, wire.ReceiveRequest):
         wait_ms = max(0, min(request.wait_time_ms, limits.RECEIVE_WAIT_MS_MAX))
         return (REPLY_SECONDS if patience is None else patience) + wait_ms / 1000
-    return SLOW.get(type(request), REPLY_SECONDS) if patience is None else patience
+    if patience is not None:
+        return patience
+    return SLOW.get(type(request), REPLY_SECONDS) + _paced_seconds(request)
+
+
+def _paced_seconds(request: wire.Request[Any]) -> float:
+    """How long the request itself asks the broker to take over its work."""
+    if not isinstance(request, wire.RedriveRequest) or request.rate_per_sec <= 0:
+        return 0.0
+    if request.max <= 0:
+        return PACED_SECONDS_MAX
+    return min(request.max / request.rate_per_sec, PACED_SECONDS_MAX)
 
 
 def lost_reply(request: wire.Request[Any], reason: str) -> MqliteError:

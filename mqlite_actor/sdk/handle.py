@@ -340,8 +340,9 @@ class Handle(Entities, Extensions, Administration):
     ) -> int:
         """Make dead letters active again, here or in `target`, oldest first; how many were moved.
 
-        0 is no bound. With a rate the call takes its time; when the engine ends meanwhile it
-        answers what it has moved.
+        0 is no bound. With a rate the call takes its time, over HTTP at most a week; when the
+        engine ends meanwhile it answers what it has moved. What was moved stays so if the call
+        fails, or is cancelled, which ends it.
         """
         request = wire.RedriveRequest(
             queue=queue,

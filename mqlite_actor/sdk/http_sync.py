@@ -199,6 +199,7 @@ class HttpSyncClient:
             raise InvalidArgument(f"{self._endpoint.shown}: no host has such a name") from error
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # some calls wait for days
             return _Connection(self._wrapped(plain), place, self._clock)
         except OSError as error:
             plain.close()
@@ -279,7 +280,11 @@ class _Connection:
             response = self._http.getresponse()
             content = self._read(response)
         except TimeoutError as error:
-            reason = f"gave no whole answer within {seconds:g} s"
+            reason = (
+                f"is out of reach ({error.strerror})"  # the system's word, not our deadline
+                if error.errno
+                else f"gave no whole answer within {seconds:g} s"
+            )
             raise _Lost(reason, is_sent=is_sent) from error
         except (OSError, http.client.HTTPException) as error:
             is_unanswered = self._wire.received == 0

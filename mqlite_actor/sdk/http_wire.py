@@ -101,6 +101,7 @@ class Network(httpcore.AsyncNetworkBackend):
             raise InvalidArgument(f"{host!r}: no host has such a name") from error
         raw = stream.extra_attributes[SocketAttribute.raw_socket]()
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # some calls wait for days
         return Stream(stream, stream)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import msgspec
@@ -195,6 +196,26 @@ def test_a_reply_may_take_the_wait_and_thirty_seconds(wait_ms: int, seconds: flo
     assert exchange.reply_seconds(request) == seconds
     assert exchange.reply_seconds(observe.ObserveRequest()) == 30
     assert exchange.reply_seconds(ext.BackupRequest()) == 3600
+
+
+@pytest.mark.parametrize(
+    ("request_", "seconds"),
+    [
+        (wire.PurgeRequest(), 600),
+        (wire.RedriveRequest(max=45), 600),
+        (ext.RedriveSelectedRequest(), 600),
+        (wire.RedriveRequest(max=45, rate_per_sec=1), 645),
+        (wire.RedriveRequest(max=10**18, rate_per_sec=1), 600 + 7 * 86_400),
+        (wire.RedriveRequest(rate_per_sec=1000), 600 + 7 * 86_400),
+    ],
+)
+def test_work_on_dead_letters_has_the_time_that_it_asks_for(
+    request_: wire.Request[Any], seconds: float
+) -> None:
+    assert exchange.reply_seconds(request_) == seconds
+    assert exchange.reply_seconds(request_, 5) == 5
+    with socket.socket() as raw:
+        raw.settimeout(exchange.reply_seconds(request_))  # the system's timer holds it
 
 
 def test_a_lost_reply_leaves_doubt_only_about_a_write() -> None:
