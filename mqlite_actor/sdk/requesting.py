@@ -46,8 +46,10 @@ class Requester:
 
         The question lives no longer than `seconds`; when they are over, Unavailable is raised, and
         an answer that still comes is forgotten. Errors of sending, and permanent ones of the queue
-        of answers, are raised as they are.
+        of answers, are raised as they are; after one of the latter no question is sent any more.
         """
+        if self._failure is not None:
+            raise self._failure
         wait_ms = duration_to_ms(seconds, field="seconds")
         number = secrets.token_hex(16)
         answered = anyio.Event()
@@ -62,33 +64,62 @@ class Requester:
                 await answered.wait()
         finally:
             del self._waiting[number]
+        if answers:
+            return answers[0]
         if self._failure is not None:
             raise self._failure
-        if not answers:
-            raise Unavailable(f"no answer from {self._queue} within {wait_ms / 1000:g} s")
-        return answers[0]
+        raise Unavailable(f"no answer from {self._queue} within {wait_ms / 1000:g} s")
 
     async def read(self) -> None:
-        """Deal out answers until cancelled. For `requester`."""
-        while True:
+        """Deal out answers until cancelled. For `requester`.
+
+        A lost reply is asked for again under the same attempt id, which brings the same answers.
+        """
+        attempt = ""
+        while self._failure is None:
+            attempt = attempt or secrets.token_hex(16)
             try:
                 found = await self._handle.receive(
-                    self._reply_to, max_messages=ANSWERS_MAX, wait=20
+                    self._reply_to, max_messages=ANSWERS_MAX, wait=20, attempt_id=attempt
                 )
-                await self._handle.complete_batch(found)
             except WorldError:
                 await anyio.sleep(PAUSE_SECONDS)
-                continue
             except MqliteError as error:
-                self._failure = error
-                for answered, _ in self._waiting.values():
-                    answered.set()
+                self._fail(error)
+            else:
+                attempt = ""
+                await self._deal_out(found)
+
+    async def _deal_out(self, found: list[ReceivedMessage]) -> None:
+        """Hand over first: an answer whose completion fails is an answer all the same."""
+        asking = [self._waiting.get(message.correlation_id) for message in found]
+        for message, asker in zip(found, asking, strict=True):
+            if asker is not None:
+                asker[1].append(message)
+        await self._complete(found)
+        for asker in asking:
+            if asker is not None:
+                asker[0].set()
+
+    async def _complete(self, found: list[ReceivedMessage]) -> None:
+        for is_last in (False, True):
+            try:
+                await self._handle.complete_batch(found)
+            except WorldError:
+                if is_last:
+                    return  # it comes again when its lease ends, and is forgotten then
+                await anyio.sleep(PAUSE_SECONDS)
+            except MqliteError as error:
+                self._fail(error)
                 return
-            for message in found:
-                if message.correlation_id in self._waiting:
-                    answered, answers = self._waiting[message.correlation_id]
-                    answers.append(message)
-                    answered.set()
+            else:
+                return
+
+    def _fail(self, error: MqliteError) -> None:
+        """No answers will come any more: tell those who wait."""
+        self._failure = error
+        for answered, _ in self._waiting.values():
+            answered.set()
 
 
 @asynccontextmanager

@@ -5,22 +5,41 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
 import pytest
 
 import mqlite_actor as mq
+from mqlite_actor.contract import wire
 from mqlite_actor.contract.wire import Message
-from mqlite_actor.sdk import requests
+from mqlite_actor.sdk import requesting, requests
+from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.testing.broker import running_broker
 from tests.sdk.loops import both_loops, run
+
+R = TypeVar("R")
 
 
 class Order(msgspec.Struct):
     item: str
     count: int = 1
+
+
+class Losing(Handle):
+    """A handle that loses the reply to the first call of each kind, which was done."""
+
+    def __init__(self, q: Handle, errors: dict[type, mq.MqliteError]) -> None:
+        self._q = q
+        self.errors = dict(errors)
+
+    async def call(self, request: wire.Request[R]) -> R:
+        reply = await self._q.call(request)
+        is_idle = isinstance(reply, wire.MessagesResponse) and not reply.messages
+        if type(request) in self.errors and not is_idle:
+            raise self.errors.pop(type(request))
+        return reply
 
 
 @dataclass
@@ -209,13 +228,50 @@ def test_questions_get_their_own_answers(backend: str) -> None:
 
 
 @both_loops
-def test_a_requester_without_its_queue_says_so(backend: str) -> None:
+@pytest.mark.parametrize(
+    "errors",
+    [
+        {wire.ReceiveRequest: mq.OutcomeUnknown("lost")},
+        {wire.CompleteBatchRequest: mq.OutcomeUnknown("lost")},
+        {wire.CompleteBatchRequest: mq.PermissionDenied("no")},
+    ],
+    ids=["its claim", "its completion", "its completion is denied"],
+)
+def test_an_answer_is_not_lost_with_the_reply_to(
+    backend: str, errors: dict[type, mq.MqliteError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requesting, "PAUSE_SECONDS", 0.0)
+
+    async def main() -> None:
+        async with mq.open_embedded(":memory:") as q:
+            for name in ("sums", "answers"):
+                await q.create_queue(name)
+            losing = Losing(q, errors)
+            async with mq.requester(losing, "sums", reply_to="answers") as sums:
+
+                async def answer() -> None:
+                    (question,) = await q.receive("sums", wait=20)
+                    await q.reply(question, "yes")
+
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(answer)
+                    assert (await sums.ask("a")).text == "yes"
+            assert not losing.errors
+            assert (await q.stats("answers")).total == 0
+
+    run(backend, main)
+
+
+@both_loops
+def test_a_requester_without_its_queue_says_so_and_asks_no_more(backend: str) -> None:
     async def main() -> None:
         async with mq.open_embedded(":memory:") as q:
             await q.create_queue("sums")
             async with mq.requester(q, "sums", reply_to="nowhere") as sums:
-                with pytest.raises(mq.QueueNotFound):
-                    await sums.ask("a")
+                for _ in range(2):
+                    with pytest.raises(mq.QueueNotFound):
+                        await sums.ask("a")
+            assert (await q.stats("sums")).total == 1
 
     run(backend, main)
 
