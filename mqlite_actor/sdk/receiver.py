@@ -9,6 +9,7 @@ the run lets running handlers see it; `stop` and the signals let them finish wit
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import math
@@ -18,14 +19,15 @@ from typing import Any, cast
 import anyio
 import anyio.abc
 import anyio.to_thread
+import trio
 
 from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import InvalidArgument, MqliteError, WorldError
+from mqlite_actor.contract.errors import Internal, InvalidArgument, MqliteError, WorldError
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.claiming import Claims, is_permanent
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.held import HeldMessage, SyncHeldMessage
-from mqlite_actor.sdk.policies import Retry, Verdict
+from mqlite_actor.sdk.policies import DeadLetter, Retry, Verdict
 from mqlite_actor.sdk.receiving import ReceiverHooks, Settings
 from mqlite_actor.sdk.renewal import Renewal
 
@@ -41,6 +43,13 @@ SETTLE_PAUSE_SECONDS = 0.2
 """Between two tries: settlements are safe to repeat."""
 
 _log = logging.getLogger("mqlite.receiver")
+
+
+class StrayCancellation(Exception):
+    """A handler on asyncio let a CancelledError out though neither it nor the run was cancelled.
+
+    Awaiting a task that somebody else cancelled does that. For the policy it is a failure like any.
+    """
 
 
 class Receiver:
@@ -90,6 +99,8 @@ class Receiver:
             await self._give_back(list(self._unseen.values()))
         if self._fatal is not None:
             raise self._fatal
+        if not self._claims.is_stopped:
+            raise Internal("the receiver was cancelled from inside, and handles nothing any more")
 
     @property
     def stopping(self) -> anyio.Event:
@@ -163,6 +174,12 @@ class Receiver:
         except Exception as error:  # noqa: BLE001  # whatever it was: the policy decides
             failure = error
             verdict = self._judge(held, error)
+        except anyio.get_cancelled_exc_class() as error:
+            if held.scope.cancel_called or _is_cancelled() or not _is_stray():
+                raise
+            failure = StrayCancellation("nobody cancelled the handler; something it awaited was")
+            failure.__cause__ = error
+            verdict = self._judge(held, failure)
         finally:
             self._working.discard(held)
             self._hooks.handled(held, anyio.current_time() - started, failure)
@@ -176,10 +193,19 @@ class Receiver:
             held.seq_number, self.queue, type(error).__name__, error,
         )  # fmt: skip
         try:
-            return self._settings.on_failure(held, error)
+            verdict: object = self._settings.on_failure(held, error)
         except Exception:  # noqa: BLE001  # a policy is the program's own
             _log.exception("the policy failed; the message comes again at once")
             return Retry()
+        if isinstance(verdict, Retry | DeadLetter):
+            return verdict
+        if inspect.iscoroutine(verdict):
+            verdict.close()
+        _log.error(
+            "the policy answered a %s, which is no verdict (mq.Retry, mq.DeadLetter); the message"
+            " comes again at once", type(verdict).__name__,
+        )  # fmt: skip
+        return Retry()
 
     # -- settling ----------------------------------------------------------------------------------
 
@@ -267,6 +293,15 @@ def _invoker(handler: Handler, concurrency: int) -> AsyncHandler:
 
 def _is_cancelled() -> bool:
     return anyio.current_effective_deadline() == -math.inf
+
+
+def _is_stray() -> bool:
+    """Whether a cancellation that is under way is nobody's: asyncio passes on that of another
+    task, and counts those which were meant for this one. Trio has no such thing."""
+    if trio.lowlevel.in_trio_task():
+        return False
+    task = asyncio.current_task()
+    return task is not None and not task.cancelling()
 
 
 def _single(error: BaseException) -> BaseException:

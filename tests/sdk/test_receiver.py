@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -11,7 +12,9 @@ import pytest
 
 import mqlite_actor as mq
 from mqlite_actor.contract import wire
-from tests.sdk.loops import both_loops
+from mqlite_actor.contract.errors import Internal
+from mqlite_actor.sdk.receiver import StrayCancellation
+from tests.sdk.loops import BOUND_SECONDS, both_loops
 from tests.sdk.receiving_scene import Failing, Heard, nothing, on_queue
 
 R = TypeVar("R")
@@ -187,6 +190,72 @@ def test_a_permanent_error_of_a_settlement_lets_the_other_handlers_end_first(bac
         assert seen[-1] == "b ended"
         (message,) = await q.receive("q", max_messages=9)
         assert (message.text, message.delivery_count) == ("b", 2)
+
+    on_queue(backend, body)
+
+
+def test_a_cancellation_that_is_not_the_handlers_own_is_a_failure_of_the_handler() -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ["a", "b"])
+        heard = Heard()
+        receiver = q.receiver("q", hooks=heard, on_failure=mq.reject())
+
+        async def handle(message: mq.HeldMessage) -> None:
+            if message.text == "b":
+                receiver.stop()
+                return
+            of_a_library = asyncio.create_task(asyncio.sleep(BOUND_SECONDS))
+            of_a_library.cancel()
+            await of_a_library
+
+        await receiver.run(handle)
+        assert [type(error) for _, error in heard.ended] == [StrayCancellation, type(None)]
+        (dead,) = await q.peek("q")
+        assert (dead.dead_letter_reason, dead.body) == ("StrayCancellation", b"a")
+
+    on_queue("asyncio", body)
+
+
+def test_a_cancellation_of_the_worker_itself_is_none_of_the_handlers_failures() -> None:
+    """What `asyncio.run` does with every task at the end of a program."""
+
+    async def body(q: mq.Embedded) -> None:
+        await q.send_one("q", "a")
+        heard = Heard()
+
+        async def handle(_: mq.HeldMessage) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(BOUND_SECONDS)
+
+        with pytest.raises(Internal, match="cancelled from inside"):
+            await q.receiver("q", hooks=heard, on_failure=mq.reject()).run(handle)
+        assert heard.ended == [(1, None)]
+        assert (await q.stats("q")).active == 1
+
+    on_queue("asyncio", body)
+
+
+@pytest.mark.parametrize("answer", [None, "reject", 0, mq.DeadLetter])
+@both_loops
+def test_a_policy_that_answers_no_verdict_never_completes_what_failed(
+    backend: str, answer: object
+) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send_one("q", "a")
+        heard = Heard()
+        policy: Any = lambda _message, _error: answer  # noqa: E731
+        receiver = q.receiver("q", hooks=heard, on_failure=policy)
+
+        async def handle(message: mq.HeldMessage) -> None:
+            if message.delivery_count == 2:
+                receiver.stop()
+            raise ValueError
+
+        await receiver.run(handle)
+        assert heard.verdicts == [(1, mq.Retry()), (1, mq.Retry())]
+        assert (await q.stats("q")).active == 1
 
     on_queue(backend, body)
 
