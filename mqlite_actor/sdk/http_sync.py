@@ -259,9 +259,12 @@ class _Connection:
         self._raw.close()
 
     def shut(self, how: int) -> None:
-        """Shut one or both directions of a conversation that another thread leads."""
+        """Shut one or both directions of a conversation that another thread leads.
+
+        Below TLS: its own `shutdown` would also end the decryption of what is still read.
+        """
         try:
-            self._raw.shutdown(how)
+            socket.socket.shutdown(self._raw, how)
         except OSError:
             return  # it has ended by itself
 

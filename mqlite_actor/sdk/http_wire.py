@@ -185,11 +185,16 @@ class Stream(httpcore.AsyncNetworkStream):
         return None
 
     def shut_sending(self) -> bool:
-        """Close our half, so that the broker sees us leave; False where that is not possible."""
-        if self._top is not self._plain:  # TLS has no half-open state that servers heed
-            return False
+        """Close our half, so that the broker sees us leave; False where that is not possible.
+
+        With TLS it is the socket's half: to a server that is the end as much as a word of TLS, and
+        what it had sent before can still be read. Some loops keep a socket's `shutdown` to
+        themselves, so it is done through another descriptor of the same socket.
+        """
+        raw = self._plain.extra_attributes[SocketAttribute.raw_socket]()
         try:
-            self._plain.extra_attributes[SocketAttribute.raw_socket]().shutdown(socket.SHUT_WR)
+            with socket.fromfd(raw.fileno(), raw.family, raw.type) as twin:
+                twin.shutdown(socket.SHUT_WR)
         except OSError:
             return False
         self._is_half = True
