@@ -225,12 +225,12 @@ _CODES_WITHOUT_WORDS: dict[int, str] = {
     401: "unauthenticated",
     403: "permission_denied",
     413: "message_too_large",
-    503: "unavailable",
 }
 """Statuses that a proxy in front of the broker answers in its own words, and that mean the same."""
 
-_GATEWAY_STATUSES = frozenset({502, 504})
-"""A proxy lost the broker on the way: the broker may have done the work."""
+_GATEWAY_STATUSES = frozenset({502, 503, 504})
+"""A proxy lost the broker on the way: the broker may have done the work. Some say 503 for that as
+well as for a broker that they never reached; a 503 of a broker has its code."""
 
 
 def _error(request: wire.Request[Any], status: int, content: bytes) -> MqliteError:
@@ -242,7 +242,7 @@ def _error(request: wire.Request[Any], status: int, content: bytes) -> MqliteErr
     if refusal.code or status == 404:
         return errors.from_wire(refusal.code, refusal.message, status)
     if status in _GATEWAY_STATUSES:
-        return lost_reply(request, f"a proxy lost the broker (HTTP {status})")
+        return lost_reply(request, f"a proxy could not get the broker's answer (HTTP {status})")
     code = _CODES_WITHOUT_WORDS.get(status)
     if code is not None:
         reason = refusal.message or f"HTTP {status}, from something in front of the broker"

@@ -125,7 +125,9 @@ def test_every_code_of_the_contract_becomes_its_class(code: str) -> None:
         (401, b"<html>", errors.Unauthenticated),
         (403, b"", errors.PermissionDenied),
         (413, b"too large", errors.MessageTooLarge),
-        (503, b"busy", errors.Unavailable),
+        (503, b'{"code":"unavailable","message":"busy"}', errors.Unavailable),
+        (503, b"upstream connect error or disconnect", errors.OutcomeUnknown),
+        (503, b'{"code":"","message":""}', errors.OutcomeUnknown),
         (502, b"bad gateway", errors.OutcomeUnknown),
         (504, b"", errors.OutcomeUnknown),
         (500, b"oops", errors.Internal),
@@ -143,9 +145,10 @@ def test_a_failure_without_our_words_is_told_by_its_status(
     assert caught.value.message
 
 
-def test_a_read_that_a_proxy_lost_left_no_doubt() -> None:
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_read_that_a_proxy_lost_left_no_doubt(status: int) -> None:
     with pytest.raises(errors.Unavailable):
-        exchange.from_http(wire.StatsRequest(queue="q"), status=502, content=b"")
+        exchange.from_http(wire.StatsRequest(queue="q"), status=status, content=b"")
 
 
 WRITES_NEVER_REPEATED = {
