@@ -15,6 +15,7 @@ import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import outcome
@@ -32,6 +33,9 @@ Undo = Callable[[T], Awaitable[None]]
 MAIN_LOOK_SECONDS = 0.2
 """How often the thread looks whether the program wants to end; so much later it does, at most, if
 somebody forgot to close."""
+
+GIVE_BACK_SECONDS = 5.0
+"""For giving back what was fetched for a caller who left; then its leases end by themselves."""
 
 CLOSED = "the handle is closed"
 
@@ -143,6 +147,32 @@ class Background(Generic[H]):
         self, function: Callable[[], Awaitable[T]], *, undo: Undo[T] | None = None
     ) -> T:
         """The same for a task of asyncio, of whatever loop; a cancellation is passed on."""
+        job, done = self._submit_here(function, undo)
+        cancelled = await _wait_out(done, partial(self._cancel, job))
+        if cancelled is not None:
+            await self._give_back_async(job)
+            raise cancelled
+        result: T = job.unwrap()
+        return result
+
+    async def finish_async(self, function: Callable[[], Awaitable[T]]) -> T:
+        """The same for what cannot be undone: its outcome is told, whatever is cancelled meanwhile.
+
+        Such a cancellation comes afterwards, when the task waits for something the next time.
+        """
+        job, done = self._submit_here(function, None)
+        task = asyncio.current_task()
+        before = 0 if task is None else task.cancelling()
+        cancelled = await _wait_out(done, _nothing)
+        if cancelled is not None and task is not None:
+            asyncio.get_running_loop().call_soon(_cancel_again, task, before)
+        result: T = job.unwrap()
+        return result
+
+    def _submit_here(
+        self, function: Callable[[], Awaitable[Any]], undo: Undo[Any] | None
+    ) -> tuple[_Job, asyncio.Event]:
+        """A job, and what is set in this loop when it has ended."""
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
 
@@ -150,19 +180,7 @@ class Background(Generic[H]):
             with contextlib.suppress(RuntimeError):  # the loop is gone, and the task with it
                 loop.call_soon_threadsafe(done.set)
 
-        job = self._submit(function, undo, tell)
-        cancelled: asyncio.CancelledError | None = None
-        while not done.is_set():
-            try:
-                await done.wait()
-            except asyncio.CancelledError as error:
-                cancelled = error
-                self._cancel(job)
-        if cancelled is not None:
-            await self._give_back_async(job)
-            raise cancelled
-        result: T = job.unwrap()
-        return result
+        return self._submit(function, undo, tell), done
 
     def start_job(self, function: Callable[[], Awaitable[object]]) -> Callable[[], None]:
         """Run `function` beside the calls; what is returned cancels it and waits for its end."""
@@ -221,7 +239,9 @@ class Background(Generic[H]):
         giving = _giving_back(job)
         if giving is not None:
             with contextlib.suppress(MqliteError):
-                await self.call_async(giving)
+                back, done = self._submit_here(giving, None)
+                await _wait_out(done, _nothing)  # some loops cancel again and again
+                back.unwrap()
 
     # -- in the trio thread ------------------------------------------------------------------------
 
@@ -279,7 +299,38 @@ def _giving_back(job: _Job) -> Callable[[], Awaitable[None]] | None:
     if job.undo is None or not isinstance(job.result, outcome.Value):
         return None
     undo, value = job.undo, job.result.value
-    return lambda: undo(value)
+
+    async def give_back() -> None:
+        with trio.move_on_after(GIVE_BACK_SECONDS):
+            await undo(value)
+
+    return give_back
+
+
+async def _wait_out(
+    done: asyncio.Event, cut: Callable[[], object]
+) -> asyncio.CancelledError | None:
+    """Wait for an end that always comes; `cut` is called for each cancellation meanwhile."""
+    cancelled: asyncio.CancelledError | None = None
+    while not done.is_set():
+        try:
+            await done.wait()
+        except asyncio.CancelledError as error:
+            cancelled = error
+            cut()
+    return cancelled
+
+
+def _nothing() -> None:
+    return
+
+
+def _cancel_again(task: asyncio.Task[Any], before: int) -> None:
+    """Deliver a cancellation that was held up, unless whoever asked for it has withdrawn it, as a
+    timeout does whose block has ended."""
+    if not task.done() and task.cancelling() > before:
+        task.uncancel()
+        task.cancel()
 
 
 async def _to_its_end(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial, wraps
 from typing import Any, TypeVar, Unpack, cast
 
@@ -20,6 +20,7 @@ import trio
 
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits, wire
+from mqlite_actor.contract.errors import Closed
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.engine.opening import open_engine, run_engine
 from mqlite_actor.engine.outbox import Hold, check_outside, inside
@@ -57,8 +58,12 @@ class Embedded(Handle):
         queue: str,
         messages: Sequence[wire.Message],
         *,
-        attempt_id: str = "",  # noqa: ARG002  # the engine knows its attempts
+        attempt_id: str = "",
     ) -> None:
+        if attempt_id:  # the attempt is to be forgotten, too
+            with suppress(Closed):  # the next opening ends the leases
+                await super().give_back(queue, messages, attempt_id=attempt_id)
+            return
         request = wire.ReceiveRequest(queue=queue)
         await self.engine.hand_back(request, wire.MessagesResponse(messages=list(messages)))
 
@@ -66,10 +71,11 @@ class Embedded(Handle):
     async def tx(self, *, seconds: float = limits.TX_SECONDS) -> AsyncIterator[Tx]:
         """A transaction of your rows and our messages; commits when the block ends well.
 
-        An exception or a cancellation rolls back, shielded. Everything else in the engine waits
-        meanwhile, so keep it short: after `seconds` (at most 30; on a remote store 5, which is what
-        such servers give) it is rolled back and TxTimeout raised. Prefer `run_tx` where no awaiting
-        is needed between the statements.
+        An exception or a cancellation rolls back, shielded; a cancellation that comes during the
+        commit is seen behind the block. Everything else in the engine waits meanwhile, so keep it
+        short: after `seconds` (at most 30; on a remote store 5, which is what such servers give) it
+        is rolled back and TxTimeout raised. Prefer `run_tx` where no awaiting is needed between
+        the statements.
         """
         hold = await self.engine.hold(seconds)
         token = inside.set(hold)
@@ -170,10 +176,11 @@ class AsyncioEmbedded(Embedded):
         queue: str,
         messages: Sequence[wire.Message],
         *,
-        attempt_id: str = "",  # noqa: ARG002  # the engine knows its attempts
+        attempt_id: str = "",
     ) -> None:
         inner = self._background.inner
-        await self._background.call_async(partial(inner.give_back, queue, messages))
+        giving = partial(inner.give_back, queue, messages, attempt_id=attempt_id)
+        await self._background.call_async(giving)
 
     @asynccontextmanager
     async def tx(self, *, seconds: float = limits.TX_SECONDS) -> AsyncIterator[Tx]:
@@ -184,10 +191,11 @@ class AsyncioEmbedded(Embedded):
         is_commit = False
         try:
             yield Tx(_DistantHold(self._background, hold))
+            await asyncio.sleep(0)  # the last moment at which a cancellation rolls back
             is_commit = True
         finally:
             inside.reset(token)
-            await call(partial(hold.end, is_commit=is_commit))
+            await self._background.finish_async(partial(hold.end, is_commit=is_commit))
 
     async def run_tx(
         self, function: Callable[[SyncTx], T], *, seconds: float = limits.TX_SECONDS
@@ -261,10 +269,12 @@ def undo_of(inner: Embedded, request: wire.Request[R]) -> Callable[[R], Any] | N
     """What gives a claim back whose caller left; None for everything that takes effect."""
     if not isinstance(request, wire.ReceiveRequest):
         return None
-    receive: wire.ReceiveRequest = request
+    queue, attempt = request.queue, request.receive_attempt_id
 
     async def hand_back(reply: Any) -> None:  # noqa: ANN401  # the pair of a ReceiveRequest
-        await inner.engine.hand_back(receive, reply)
+        claimed = [message for message in reply.messages if message.lock_token]
+        if claimed:  # under an attempt id, too: whoever left will not repeat it
+            await inner.give_back(queue, claimed, attempt_id=attempt)
 
     return hand_back
 

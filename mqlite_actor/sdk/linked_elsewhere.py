@@ -61,12 +61,14 @@ class SyncLinked(SyncHandle):
 
 def _undo_of(inner: Linked, request: wire.Request[R]) -> Callable[[R], Any] | None:
     """What gives a claim back whose caller left; None for everything that takes effect."""
-    if not isinstance(request, wire.ReceiveRequest) or request.receive_attempt_id:
+    if not isinstance(request, wire.ReceiveRequest):
         return None
-    queue = request.queue
+    queue, attempt = request.queue, request.receive_attempt_id
 
     async def give_back(reply: Any) -> None:  # noqa: ANN401  # the pair of a ReceiveRequest
-        await inner.give_back(queue, [m for m in reply.messages if m.lock_token])
+        claimed = [message for message in reply.messages if message.lock_token]
+        if claimed:  # under an attempt id, too: whoever left will not repeat it
+            await inner.give_back(queue, claimed, attempt_id=attempt)
 
     return give_back
 

@@ -1,0 +1,126 @@
+"""Callers on asyncio who leave in the last moment: claims go back, a COMMIT is told as it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+import mqlite_actor as mq
+from tests.conformance.broker import running_broker
+from tests.sdk.loops import BOUND_SECONDS
+
+
+@asynccontextmanager
+async def embedded() -> AsyncIterator[Any]:
+    async with mq.open_embedded(":memory:") as q:
+        yield q
+
+
+@asynccontextmanager
+async def linked() -> AsyncIterator[Any]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # the path of a socket is short
+        path = f"{folder}/link"
+        with running_broker(":memory:", MQLITE_LINK_SOCKET=path):
+            async with mq.connect(f"unix:{path}") as q:
+                yield q
+
+
+@pytest.mark.parametrize("opening", [embedded, linked])
+def test_a_claim_whose_caller_left_goes_back_with_or_without_an_attempt_id(
+    opening: Callable[[], Any],
+) -> None:
+    """The loop stands still until the claim is made, so the answer and the cancellation meet."""
+
+    async def main() -> None:
+        async with opening() as q:
+            await q.create_queue("q")
+            await q.send_one("q", "a")
+            look = partial(q._background.call, partial(q._background.inner.stats, "q"))
+            for attempt in ("", "an id"):
+                left = asyncio.create_task(q.receive("q", attempt_id=attempt))
+                await asyncio.sleep(0)
+                while look().locked == 0:
+                    pass
+                left.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await left
+                assert (await q.stats("q")).active == 1
+                with anyio.CancelScope() as scope:  # which cancels again and again
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(partial(q.receive, "q", attempt_id=attempt))
+                        await asyncio.sleep(0)
+                        while look().locked == 0:
+                            pass
+                        scope.cancel()
+                assert (await q.stats("q")).active == 1
+            (message,) = await q.receive("q", attempt_id="an id")
+            assert message.delivery_count == 1
+            await message.complete()
+
+    asyncio.run(asyncio.wait_for(main(), BOUND_SECONDS))
+
+
+async def stored(q: mq.Embedded) -> int:
+    return (await q.stats("q")).total
+
+
+def test_a_cancellation_at_the_end_of_a_transactions_block_rolls_back() -> None:
+    async def main() -> None:
+        async with mq.open_embedded(":memory:") as q:
+            await q.create_queue("q")
+
+            async def work() -> None:
+                async with q.tx() as tx:
+                    await tx.send_one("q", "a")
+                    soon(asyncio.current_task().cancel)  # type: ignore[union-attr]  # we are one
+
+            soon = asyncio.get_running_loop().call_soon
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.create_task(work())
+            assert await stored(q) == 0
+
+    asyncio.run(main())
+
+
+def test_a_cancellation_during_the_commit_comes_behind_the_block() -> None:
+    async def main() -> None:
+        async with mq.open_embedded(":memory:") as q:
+            await q.create_queue("q")
+            seen: list[str] = []
+
+            async def work() -> None:
+                async with q.tx() as tx:
+                    await tx.send_one("q", "a")
+                    # One turn of the loop later than the last look at cancellations.
+                    soon(soon, asyncio.current_task().cancel)  # type: ignore[union-attr]  # we are one
+                seen.append("committed")
+                await asyncio.Event().wait()
+
+            soon = asyncio.get_running_loop().call_soon
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.create_task(work())
+            assert seen == ["committed"]
+            assert await stored(q) == 1
+
+    asyncio.run(asyncio.wait_for(main(), BOUND_SECONDS))
+
+
+def test_a_limit_that_ends_during_the_commit_is_kept_and_cancels_nothing_later() -> None:
+    async def main() -> None:
+        async with mq.open_embedded(":memory:") as q:
+            await q.create_queue("q")
+            async with asyncio.timeout(None) as limit, q.tx() as tx:
+                await tx.send_one("q", "a")
+                asyncio.get_running_loop().call_soon(limit.reschedule, 0)
+            assert await stored(q) == 1
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    asyncio.run(main())
