@@ -80,7 +80,8 @@ class Scene:
 
     def enter(self, address: str = "") -> None:
         """The same for a tab that was signed in before."""
-        keep = f"sessionStorage.setItem('mqlite.token', {json.dumps(self.token)})"
+        kept = json.dumps(json.dumps({"base": "", "token": self.token}))
+        keep = f"sessionStorage.setItem('mqlite.session', {kept})"
         self.page.add_init_script(keep)
         self.page.goto(f"{self.base}/ui/{address}")
         self.entered()

@@ -75,6 +75,17 @@ def test_another_broker_is_signed_in_to_by_its_address_unless_the_console_is_tie
     assert other.url in kept(scene, "localStorage")
     assert scene.calls.count("AdminService/Observe") >= 1
 
+    # A tab that is signed in here stays here, wherever others went; and only here goes its token.
+    scene.page.evaluate(
+        "kept => sessionStorage.setItem('mqlite.session', JSON.stringify(kept))",
+        {"base": "", "token": scene.token},
+    )
+    with scene.page.expect_request(lambda request: "/mqlite." in request.url) as asked:
+        scene.page.reload()
+    assert asked.value.url.startswith(f"{scene.base}/")
+    expect(scene.page.locator("main h1")).to_have_text("Queues")
+    expect(scene.row("over-there")).to_have_count(0)
+
 
 @pytest.mark.parametrize(
     ("permissions", "expected"),

@@ -1,6 +1,7 @@
 // The broker, asked: one function for every call, and who is signed in.
-// Everything that leaves the page leaves here. The token lives in this tab's sessionStorage and in the
-// Authorization header; it is in no address, in no other storage and in no message.
+// Everything that leaves the page leaves here. The token lives in this tab's sessionStorage, in one value
+// with the broker that it is for, and in the Authorization header; it is in no address, in no other storage
+// and in no message.
 // Rule: a 401 ends the session wherever it happens; a 403 is the caller's to show.
 
 import { parse, stringify } from "./json.js";
@@ -22,8 +23,8 @@ const OURS = new Set([
 ]);
 const PATIENCE_MS = 60_000; // longer than any call but a paced redrive, which the console does in steps
 
-const TOKEN = "mqlite.token";
-const BASE = "mqlite.broker";
+const SESSION = "mqlite.session"; // of this tab: a broker and the token for it, never one without the other
+const BASE = "mqlite.broker"; // of all tabs: the address to suggest to who signs in next
 
 export class CallError extends Error {
   constructor(status, code, message, options) {
@@ -124,7 +125,7 @@ export async function signIn(base, token) {
     session.token = "";
     throw error;
   }
-  store(sessionStorage, TOKEN, token);
+  store(sessionStorage, SESSION, token && JSON.stringify({ base, token }));
   store(localStorage, BASE, base);
 }
 
@@ -156,17 +157,22 @@ async function allowed(name, request) {
   }
 }
 
-// Where this tab was signed in last, if it was.
+// Where this tab is signed in, {base, token}; null if it is not. What another tab does changes nothing here.
 export function remembered() {
-  return {
-    base: session.reach === "self" ? "" : fetched(localStorage, BASE),
-    token: fetched(sessionStorage, TOKEN),
-  };
+  const kept = fetched(sessionStorage, SESSION);
+  if (!kept) return null;
+  const found = JSON.parse(kept);
+  return session.reach === "self" && found.base ? null : found;
+}
+
+// The broker to suggest: this tab's, or where somebody signed in last in any tab.
+export function suggested() {
+  return remembered()?.base ?? fetched(localStorage, BASE);
 }
 
 export function forget() {
   Object.assign(session, { token: "", rights: new Set(), access: "" });
-  store(sessionStorage, TOKEN, "");
+  store(sessionStorage, SESSION, "");
 }
 
 // -- storage that may be switched off --------------------------------------------------------------

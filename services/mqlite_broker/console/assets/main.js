@@ -13,10 +13,10 @@ let unwatch = () => {};
 
 async function begin() {
   session.onEnd = (reason) => end(reason);
-  const { base, token } = remembered();
-  if (!token) return signInFirst("");
+  const known = remembered();
+  if (!known) return signInFirst("");
   try {
-    await signIn(base, token);
+    await signIn(known.base, known.token);
   } catch (error) {
     if (error.status === 401 || error.status === 403) forget();
     return signInFirst(error.message);

@@ -1,7 +1,7 @@
 // Signing in: which broker, which token, and what to do where no token is asked for.
 // Shown by main.js before there is a session. The token goes from its field into api.js and nowhere else.
 
-import { card, remembered, session, signIn } from "../api.js";
+import { card, session, signIn, suggested } from "../api.js";
 import { busy, h, say } from "../dom.js";
 import { text } from "../fields.js";
 import { visible } from "../format.js";
@@ -9,7 +9,7 @@ import { visible } from "../format.js";
 export function signInPage({ reason, onDone }) {
   const isFixed = session.reach === "self";
   const address = text("Broker address", {
-    value: remembered().base,
+    value: suggested(),
     placeholder: location.origin,
     type: "url",
     hint: "Empty for the broker that this page came from.",
