@@ -2,7 +2,8 @@
 
 Iterated by `receiver`; calls the handle. Rules (spec/engine.md 7.3): slots are reserved before
 anything is asked for, so every message has a worker at once; a claim that failed is repeated once
-under the same attempt id, which cannot take other messages; then it pauses, longer each time.
+under the same attempt id, which cannot take other messages, and only what is still under its lease
+is handed out then; then it pauses, longer each time.
 Whether the run was cancelled is looked at when an error is seen, not later: `Closed` seen while
 running is the run's error, `Closed` after a cancellation is the cancellation.
 """
@@ -109,7 +110,8 @@ class Claims:
                 if self.is_stopped:
                     return ()
                 try:
-                    return (await self._handle.call(request)).messages
+                    messages = (await self._handle.call(request)).messages
+                    return await self._still_held(messages) if is_last else messages
                 except MqliteError as error:
                     if is_last or is_permanent(error):
                         self._report(error)
@@ -117,6 +119,19 @@ class Claims:
             if self.is_stopped:
                 return ()
         raise AssertionError("the second failure is the last")
+
+    async def _still_held(self, messages: Sequence[wire.Message]) -> Sequence[wire.Message]:
+        """A repeated claim's messages without those whose lease has ended: the answer is that of
+        the first try, word for word, however long ago that was, and others may have them by now."""
+        if not messages:
+            return messages
+        items = [
+            wire.SettleItem(seq_number=each.seq_number, lock_token=each.lock_token)
+            for each in messages
+        ]
+        renewal = wire.RenewBatchRequest(queue=self._queue, messages=items)
+        results = (await self._handle.call(renewal)).results
+        return [each for each, result in zip(messages, results, strict=True) if result.ok]
 
     async def _pause(self, seconds: float) -> None:
         with anyio.move_on_after(seconds):

@@ -94,15 +94,19 @@ class Handle(Entities, Extensions, Administration):
         Settle each before you ask for the next; the lease is the queue's, and nobody renews it (a
         receiver does). `until_empty` ends with the first poll that finds nothing within `wait`.
         Nothing is claimed ahead, so leaving the loop leaves nothing behind. Errors as for
-        `receive`, but one Unavailable or OutcomeUnknown is tried again under the same attempt id.
+        `receive`, but one Unavailable or OutcomeUnknown is tried again under the same attempt id;
+        a message whose lease has ended by then is left out.
         """
         while True:
             attempt = secrets.token_hex(16)
             try:
-                found = await self.receive(queue, wait=wait, attempt_id=attempt)
+                found = held = await self.receive(queue, wait=wait, attempt_id=attempt)
             except WorldError:
+                # The first answer, word for word: others may have the message by now.
                 found = await self.receive(queue, wait=wait, attempt_id=attempt)
-            for message in found:
+                is_held = await self.renew_batch(found)
+                held = [each for each, is_ours in zip(found, is_held, strict=True) if is_ours]
+            for message in held:
                 yield message
             if until_empty and not found:
                 return
