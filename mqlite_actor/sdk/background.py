@@ -4,8 +4,8 @@ Used by `blocking` and by `asyncio_embedded`; knows nothing of queues, only of "
 calls in it, close it". Any thread may call, many at once. Rules: a call that was given up is
 cancelled and waited for, never abandoned, so that it either did not run or ran to its end (B75);
 what it had fetched is handed to `undo`. The thread ends with the program: it is no daemon, and
-looks whether the main thread still lives. After a fork, after the end, and from inside itself a
-call raises at once instead of waiting for ever.
+looks whether any other thread that is none still lives. After a fork, after the end, and from
+inside itself a call raises at once instead of waiting for ever.
 """
 
 from __future__ import annotations
@@ -38,6 +38,19 @@ GIVE_BACK_SECONDS = 5.0
 """For giving back what was fetched for a caller who left; then its leases end by themselves."""
 
 CLOSED = "the handle is closed"
+
+
+class _EngineThread(threading.Thread):
+    """One of ours: it keeps no program going."""
+
+
+def _is_program_over() -> bool:
+    """Whether no thread is left that the interpreter waits for, but ours. The main one may end
+    long before those that it started."""
+    return not any(
+        each.is_alive() and not each.daemon and not isinstance(each, _EngineThread)
+        for each in threading.enumerate()
+    )
 
 
 class _Job:
@@ -84,7 +97,7 @@ class Background(Generic[H]):
         self._failure: BaseException | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._jobs: trio.Nursery | None = None
-        self._thread = threading.Thread(target=self._run, name="mqlite engine")
+        self._thread = _EngineThread(target=self._run, name="mqlite engine")
 
     # -- opening and closing -----------------------------------------------------------------------
 
@@ -271,8 +284,7 @@ class Background(Generic[H]):
             raise failure
 
     async def _wait_for_end(self) -> None:
-        main = threading.main_thread()
-        while main.is_alive() and not self._closing.is_set():
+        while not (self._closing.is_set() or _is_program_over()):
             with trio.move_on_after(MAIN_LOOK_SECONDS):
                 await self._closing.wait()
 

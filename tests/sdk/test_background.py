@@ -167,6 +167,32 @@ trio.run(main)
     assert done.stdout == "refused\n"
 
 
+def test_an_engine_serves_the_threads_that_outlive_the_main_one(tmp_path: Path) -> None:
+    done = program(
+        tmp_path,
+        """
+import threading
+import mqlite_actor.sdk.background as background
+
+background.MAIN_LOOK_SECONDS = 0.001
+never_closed = [mq.open_embedded_sync(":memory:") for _ in range(2)]
+for each in never_closed:
+    each.__enter__()
+
+def work():
+    with mq.open_embedded_sync(":memory:") as q:
+        threading.main_thread().join()
+        q.create_queue("q")
+        for number in range(200):
+            q.send_one("q", str(number))
+        print(q.stats("q").total)
+
+threading.Thread(target=work).start()
+""",
+    )
+    assert (done.stdout, done.stderr) == ("200\n", "")
+
+
 def test_a_handle_that_nobody_closed_closes_with_the_program(tmp_path: Path) -> None:
     done = program(
         tmp_path,
