@@ -5,13 +5,15 @@ came from a client is quoted when it holds anything but plain characters, so tha
 a line or drive a terminal. Bodies, properties and tokens never get here.
 While `Lines.gather` runs, access lines leave together every few milliseconds, because a system call
 for each costs as much as a request's SQL; any other line leaves at once, and takes with it what
-came before. No line is lost when the gathering ends.
+came before. No line is lost when the gathering ends. Nothing waits for a reader that does not read:
+its lines wait, and what is too much for that is counted.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import re
 import select
@@ -39,6 +41,14 @@ GATHER_SECONDS: Final = 0.02
 
 GATHER_LINES: Final = 1000
 """More of them do not wait: some hundred kilobytes."""
+
+BACKLOG_BYTES: Final = 1024 * 1024
+"""What waits for a reader that has stopped to read: a terminal that is held, a stuck collector."""
+
+STALLED_SECONDS: Final = 0.5
+"""Between two looks whether it reads again."""
+
+LOST: Final = (logging.WARNING, "log lines lost, because nobody read them", ("n",))
 
 PIPE_BYTES: Final[int] = getattr(select, "PIPE_BUF", 512)
 """What a pipe takes in one piece; 512 where the system does not tell."""
@@ -68,6 +78,10 @@ class Lines(logging.Handler):
         self._descriptor = descriptor
         self._form = form
         self._gathered: list[Gathered] = []
+        self._left = b""  # what its reader has not taken yet
+        self._lost = 0  # lines for which there was no room in it
+        self._room = select.poll()
+        self._room.register(descriptor, select.POLLOUT)
         self._came = trio.Event()
         self._is_gathering = False
 
@@ -88,30 +102,50 @@ class Lines(logging.Handler):
         self._put((CLOCK.now_ms(), level, text, names, values, ""), may_wait=self._is_gathering)
 
     def flush(self) -> None:
-        """Write what was gathered. A log that nobody can read stops nobody."""
+        """Write what was gathered, as far as the reader takes it. A log that nobody can read stops
+        nobody: what does not go out waits for the next time, up to BACKLOG_BYTES."""
         assert self.lock is not None
         with self.lock:
             lines = [each if type(each) is str else self._form(*each) for each in self._gathered]
             self._gathered.clear()
-            data = "".join(lines).encode("utf-8", "backslashreplace")
+            data = self._left + "".join(lines).encode("utf-8", "backslashreplace")
             try:
-                while data:
-                    data = data[os.write(self._descriptor, data[: _whole_lines(data)]) :]
+                start = self._write(data)
+                if start == len(data) and self._lost:
+                    data = self._form(CLOCK.now_ms(), *LOST, [self._lost], "").encode()
+                    self._lost, start = 0, self._write(data)
             except OSError:
-                return  # its reader has left, or its disk is full: there is no place to say so
+                start = len(data)  # its reader has left, or its disk is full: nobody to tell it to
+            self._left = self._bounded(data[start:])
 
     async def gather(self) -> None:
         """Let access lines wait for each other until this is cancelled; then write what waits."""
         self._is_gathering = True
         try:
             while True:
-                await self._came.wait()
+                with trio.move_on_after(STALLED_SECONDS if self._left else math.inf):
+                    await self._came.wait()
                 await trio.sleep(GATHER_SECONDS)
                 self._came = trio.Event()
                 self.flush()
         finally:
             self._is_gathering = False
             self.flush()
+
+    def _write(self, data: bytes) -> int:
+        """How much of it went out before the reader would have had to be waited for."""
+        start = 0
+        while start < len(data) and self._room.poll(0):
+            start += os.write(self._descriptor, data[start : _piece_end(data, start)])
+        return start
+
+    def _bounded(self, left: bytes) -> bytes:
+        """What is kept of it: the oldest lines. The others are counted."""
+        if len(left) <= BACKLOG_BYTES:
+            return left
+        end = left.rfind(b"\n", 0, BACKLOG_BYTES) + 1
+        self._lost += left.count(b"\n", end)
+        return left[:end]
 
     def _put(self, line: Gathered, *, may_wait: bool) -> None:
         assert self.lock is not None
@@ -124,12 +158,11 @@ class Lines(logging.Handler):
             self._came.set()
 
 
-def _whole_lines(data: bytes) -> int:
-    """How much to write at once: whole lines that a pipe takes in one piece, so that the lines of
-    several processes on one pipe do not get into each other."""
-    if len(data) <= PIPE_BYTES:
-        return len(data)
-    return data.rfind(b"\n", 0, PIPE_BYTES) + 1 or data.find(b"\n") + 1 or len(data)
+def _piece_end(data: bytes, start: int) -> int:
+    """Where to end the next write: behind whole lines that a pipe takes in one piece, so that the
+    lines of several processes on one pipe do not get into each other; a longer one is cut."""
+    most = start + PIPE_BYTES
+    return len(data) if len(data) <= most else data.rfind(b"\n", start, most) + 1 or most
 
 
 def set_up(level: str, form: str) -> Lines:

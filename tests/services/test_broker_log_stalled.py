@@ -1,0 +1,104 @@
+"""A log whose reader is alive and does not read."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from mqlite_broker import logs
+
+LINE = "x" * 90
+
+
+def form(_at: int, _level: int, text: str, _names: object, values: logs.Values, _error: str) -> str:
+    return f"{text} {' '.join(map(str, values))}\n"
+
+
+@contextmanager
+def piped() -> Iterator[tuple[logs.Lines, int]]:
+    """Lines into a pipe, and its other end."""
+    reading, writing = os.pipe()
+    try:
+        yield logs.Lines(writing, form), reading
+    finally:
+        os.close(writing)
+        os.close(reading)
+
+
+def read(reading: int) -> bytes:
+    """What is in the pipe now."""
+    os.set_blocking(reading, False)
+    found = b""
+    while True:
+        try:
+            found += os.read(reading, 1 << 20)
+        except BlockingIOError:
+            return found
+
+
+def test_a_stalled_reader_stops_nobody_and_loses_nothing_that_there_is_room_for() -> None:
+    with piped() as (lines, reading):
+        for number in range(5_000):  # half a megabyte, into a pipe of 64 KiB
+            lines.add(logging.INFO, LINE, (), [number])
+        found = b""
+        while piece := read(reading):
+            found += piece
+            lines.flush()
+        assert found.decode() == "".join(f"{LINE} {number}\n" for number in range(5_000))
+
+
+def test_what_there_is_no_room_for_is_counted_once_somebody_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logs, "BACKLOG_BYTES", 10_000)
+    with piped() as (lines, reading):
+        for number in range(2_000):
+            lines.add(logging.INFO, LINE, (), [number])
+        found = b""
+        while piece := read(reading):
+            found += piece
+            lines.flush()
+        rows = found.decode().splitlines()
+        kept = len(rows) - 1
+        assert rows[:kept] == [f"{LINE} {number}" for number in range(kept)]
+        assert 64_000 < kept * len(LINE) < 80_000
+        assert re.fullmatch(r"log lines lost, .* (\d+)", rows[-1])
+        assert int(rows[-1].split()[-1]) == 2_000 - kept
+        lines.add(logging.INFO, "after", (), [])
+        assert read(reading) == b"after \n"
+
+
+def test_a_line_longer_than_a_piece_does_not_block_either() -> None:
+    with piped() as (lines, reading):
+        for _ in range(3):
+            lines.add(logging.INFO, "y" * 50_000, (), [])
+        found = b""
+        while piece := read(reading):
+            found += piece
+            lines.flush()
+        assert found == (b"y" * 50_000 + b" \n") * 3
+
+
+async def test_what_waited_goes_out_when_the_reader_reads_again_though_no_line_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logs, "STALLED_SECONDS", 0.001)
+    with piped() as (lines, reading):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lines.gather)
+            await trio.testing.wait_all_tasks_blocked()
+            for number in range(1_000):
+                lines.add(logging.INFO, LINE, (), [number])
+            found = b""
+            with trio.fail_after(15):
+                while found.count(b"\n") < 1_000:
+                    await trio.lowlevel.checkpoint()
+                    found += read(reading)
+            nursery.cancel_scope.cancel()
