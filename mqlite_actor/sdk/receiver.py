@@ -37,7 +37,8 @@ Handler = AsyncHandler | SyncHandler
 """A coroutine function runs on the receiver's loop, a plain one in a thread."""
 
 SETTLE_SECONDS = 5.0
-"""For settling one message, whatever ends the run meanwhile."""
+"""For settling one message when the run ends, whatever ends it. Before that its lease is the limit:
+a network may be gone, or a transaction hold the writer, for longer than this."""
 
 SETTLE_PAUSE_SECONDS = 0.2
 """Between two tries: settlements are safe to repeat."""
@@ -210,27 +211,39 @@ class Receiver:
     # -- settling ----------------------------------------------------------------------------------
 
     async def _settle(self, held: HeldMessage, verdict: Verdict | None) -> None:
-        """Within its own limit of time, whatever is cancelled meanwhile; tried again on trouble."""
+        """Tried for as long as the lease may live; once the run ends, for SETTLE_SECONDS more."""
         request = _settlement(held, verdict)
-        with anyio.move_on_after(SETTLE_SECONDS, shield=True) as limit:
-            while True:
-                try:
-                    await self._handle.call(request)
-                except WorldError as error:
-                    self._trouble(error)
-                    await anyio.sleep(SETTLE_PAUSE_SECONDS)
-                except MqliteError as error:
-                    self._trouble(error)
-                    return
-                else:
+        while True:
+            with anyio.move_on_after(SETTLE_SECONDS, shield=True):
+                if await self._has_settled(request):
                     held.is_settled = True
                     self._hooks.settled(held, verdict)
-                    return
-        if limit.cancelled_caught:
-            _log.warning(
-                "message %d of %s could not be settled; its lease will end", held.seq_number,
-                self.queue,
-            )  # fmt: skip
+                return
+            if self._claims.is_stopped or _is_cancelled() or self._is_over(held):
+                break
+        _log.warning(
+            "message %d of %s could not be settled; its lease will end", held.seq_number, self.queue
+        )
+
+    async def _has_settled(self, request: wire.Request[Any]) -> bool:
+        """Ask until there is an answer; False if it is a refusal."""
+        while True:
+            try:
+                await self._handle.call(request)
+            except WorldError as error:
+                self._trouble(error)
+                await anyio.sleep(SETTLE_PAUSE_SECONDS)
+            except MqliteError as error:
+                self._trouble(error)
+                return False
+            else:
+                return True
+
+    def _is_over(self, held: HeldMessage) -> bool:
+        """Whether its lease has ended, as far as it is known here."""
+        if self._settings.auto_renew:
+            return held.is_lost
+        return self._handle.now_ms() >= held.raw.locked_until_ms
 
     async def _give_back(self, unseen: list[HeldMessage], attempt: str = "") -> None:
         """Return claims that no handler saw, as if they had not been delivered."""

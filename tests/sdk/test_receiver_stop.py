@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import anyio
@@ -11,8 +11,10 @@ import pytest
 
 import mqlite_actor as mq
 from mqlite_actor.contract import wire
+from mqlite_actor.sdk import receiver as receiver_module
+from mqlite_actor.sdk.handle import Handle
 from tests.sdk.loops import both_loops
-from tests.sdk.receiving_scene import Failing, nothing, on_queue
+from tests.sdk.receiving_scene import Failing, Heard, nothing, on_queue
 
 R = TypeVar("R")
 
@@ -29,6 +31,60 @@ def test_trouble_with_settling_is_tried_again(backend: str) -> None:
 
         await receiver.run(handle)
         assert (await q.stats("q")).total == 0
+
+    on_queue(backend, body)
+
+
+class Once(Heard):
+    """Stops its receiver when a message is settled."""
+
+    stop: Callable[[], None]
+
+    def settled(self, message: mq.Received, verdict: mq.Verdict | None) -> None:
+        super().settled(message, verdict)
+        self.stop()
+
+
+class Stalled(Handle):
+    """A handle whose first settlements get no answer."""
+
+    def __init__(self, q: Handle, number: int) -> None:
+        self._q = q
+        self.number = number
+
+    async def call(self, request: wire.Request[R]) -> R:
+        if isinstance(request, wire.CompleteRequest) and self.number > 0:
+            self.number -= 1
+            await anyio.sleep_forever()
+        return await self._q.call(request)
+
+
+@both_loops
+def test_a_settlement_is_tried_while_its_lease_lives_and_the_run_goes_on(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver_module, "SETTLE_SECONDS", 0.01)
+
+    async def body(q: mq.Embedded) -> None:
+        await q.send_one("q", "a")
+        stalled = Stalled(q, 3)
+        heard = Once()
+        receiver = stalled.receiver("q", hooks=heard)
+        heard.stop = receiver.stop
+        await receiver.run(nothing)
+        assert (stalled.number, heard.verdicts) == (0, [(1, None)])
+        assert (await q.stats("q")).total == 0
+
+        await q.send_one("q", "b")
+        stalled = Stalled(q, 3)
+        stopped = stalled.receiver("q")
+
+        async def handle(_: mq.HeldMessage) -> None:
+            stopped.stop()
+
+        await stopped.run(handle)
+        assert stalled.number == 2
+        assert (await q.stats("q")).locked == 1
 
     on_queue(backend, body)
 
