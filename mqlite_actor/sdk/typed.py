@@ -7,11 +7,12 @@ because no repetition makes it fit.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Generic, TypeVar, Unpack
 
-from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.contract.errors import InvalidArgument, MqliteError
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration
@@ -26,6 +27,9 @@ T = TypeVar("T")
 
 UNFIT = "unfit body"
 """The reason of dead letters whose body is not of the queue's type."""
+
+
+_log = logging.getLogger("mqlite.typed")
 
 
 class TypedQueue(Generic[T]):
@@ -79,15 +83,25 @@ class TypedQueue(Generic[T]):
     ) -> list[tuple[T, ReceivedMessage]]:
         """As `Handle.receive`, each message with its value.
 
-        One whose body does not fit is rejected, and left out.
+        One whose body does not fit is rejected, and left out. When that fails it comes again after
+        its lease; the others are returned all the same.
         """
         found: list[tuple[T, ReceivedMessage]] = []
         for message in await self._handle.receive(self.name, max_messages=max_messages, wait=wait):
             try:
                 found.append((message.decode(self.kind), message))
             except InvalidArgument as error:
-                await message.reject(UNFIT, error.message)
+                await self._reject(message, error.message)
         return found
+
+    async def _reject(self, message: ReceivedMessage, reason: str) -> None:
+        try:
+            await message.reject(UNFIT, reason)
+        except MqliteError as error:
+            _log.warning(
+                "message %d of %s does not fit and could not be rejected: %s: %s",
+                message.seq_number, self.name, type(error).__name__, error,
+            )  # fmt: skip
 
     def receiver(self, **options: Unpack[ReceiverOptions]) -> TypedReceiver[T]:
         """A consumer whose handler gets the value and the message. Options: `ReceiverOptions`."""

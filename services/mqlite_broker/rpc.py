@@ -204,7 +204,9 @@ class Rpc:
     def _failure(self, entry: Entry, status: int, code: str, message: str) -> Reply:
         entry.code = code
         extra = []
-        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        if (
+            code == Unavailable.code
+        ):  # never for outcome_unknown, which is not to be repeated blindly
             extra.append(RETRY)
         if entry.no_store:
             extra.append(NO_STORE)

@@ -139,6 +139,10 @@ def test_a_typed_queue_takes_and_gives_values(backend: str) -> None:
             await q.send_one("orders", "no json")
             assert await orders.receive(max_messages=9) == []
             assert (await q.stats("orders")).dead_lettered == 2
+            await q.send("orders", ["no json", '{"item":"tea"}'])
+            losing = Losing(q, {wire.RejectRequest: mq.Unavailable("away")})
+            found = await losing.queue("orders", Order).receive(max_messages=9)
+            assert [order.item for order, _ in found] == ["tea"]
 
     run(backend, main)
 

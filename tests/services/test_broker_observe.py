@@ -255,7 +255,9 @@ async def test_a_failure_of_ours_is_counted_by_its_code_or_as_internal(
 
     teach(engine, wire.StatsRequest, fail)
     before = await observe(scene)
-    assert (await scene.call("Stats", {"queue": "q"})).status >= 500 or kind is errors.Unsupported
+    answer = await scene.call("Stats", {"queue": "q"})
+    assert answer.status >= 500 or kind is errors.Unsupported
+    assert ("retry-after" in answer.headers) is (kind is errors.Unavailable)
     after = await observe(scene)
     assert grown(requests(before), requests(after)) == {(STATS, FAULTS[kind]): 1}
 
