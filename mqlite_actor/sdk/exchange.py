@@ -240,7 +240,7 @@ def _error(request: wire.Request[Any], status: int, content: bytes) -> MqliteErr
         # Not the envelope, so not the broker that speaks: the status is all that can be relied on.
         refusal = _Refusal()
     if refusal.code or status == 404:
-        return errors.from_wire(refusal.code, refusal.message, status)
+        return narrowed(request, errors.from_wire(refusal.code, refusal.message, status))
     if status in _GATEWAY_STATUSES:
         return lost_reply(request, f"a proxy could not get the broker's answer (HTTP {status})")
     code = _CODES_WITHOUT_WORDS.get(status)
@@ -248,6 +248,28 @@ def _error(request: wire.Request[Any], status: int, content: bytes) -> MqliteErr
         reason = refusal.message or f"HTTP {status}, from something in front of the broker"
         return errors.from_wire(code, reason, status)
     return Internal(f"HTTP {status} without a code of the contract; is this an mqlite broker?")
+
+
+SEVERAL_MISSING: frozenset[type[wire.Request[Any]]] = frozenset({
+    wire.CancelRequest,
+    keys.RevokeKeyRequest,
+    ext.ResubmitRequest,
+    ext.DeleteSubscriptionRequest,
+})  # fmt: skip
+"""Calls whose `not_found` may also be a message, a key or a subscription."""
+
+FILTERED = (wire.SubscribeRequest, ext.SearchRequest)
+
+
+def narrowed(request: wire.Request[Any], error: MqliteError) -> MqliteError:
+    """The class that an engine of this program raises, where the code names only its parent: a
+    program that moves from one to a broker catches the same."""
+    if type(error) is errors.NotFound and type(request) not in SEVERAL_MISSING:
+        return errors.QueueNotFound(error.message)
+    is_filter = isinstance(request, FILTERED) and error.message.startswith("invalid filter")
+    if type(error) is InvalidArgument and is_filter:
+        return errors.InvalidFilter(error.message)
+    return error
 
 
 def _malformed(request: wire.Request[Any], reason: str) -> MqliteError:

@@ -16,7 +16,7 @@ from typing import Final, TypeVar, cast
 import trio
 
 from mqlite_actor.contract import limits, wire
-from mqlite_actor.contract.errors import Closed, InvalidArgument, Unavailable
+from mqlite_actor.contract.errors import Closed, InvalidArgument, NotFound, Unavailable
 from mqlite_actor.link.client import Link, LinkLost, connect
 from mqlite_actor.link.pipe import Bell
 from mqlite_actor.sdk import exchange
@@ -57,6 +57,8 @@ class Linked(Handle):
                 except LinkLost as lost:
                     if lost.was_sent and not exchange.is_repeatable(request):
                         raise exchange.lost_reply(request, lost.reason) from lost
+                except (InvalidArgument, NotFound) as error:
+                    raise exchange.narrowed(request, error) from None
         raise Unavailable(f"no answer within {seconds:.0f} s, so the call was withdrawn; repeat it")
 
     async def keep(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -14,6 +14,7 @@ from mqlite_actor.contract.errors import MqliteError
 from mqlite_actor.sdk import exchange
 
 SETTLE = wire.CompleteRequest(queue="q", seq_number=7, lock_token="t")
+CANCEL = wire.CancelRequest(queue="q", seq_number=7)
 SEND = wire.SendRequest(queue="q", messages=[wire.Message(body=b"x")])
 
 
@@ -111,7 +112,7 @@ def test_every_code_of_the_contract_becomes_its_class(code: str) -> None:
     status = cls.http_status if code != "unsupported" else 400
     content = msgspec.json.encode({"code": code, "message": "why"})
     with pytest.raises(MqliteError) as caught:
-        exchange.from_http(SEND, status=status, content=content)
+        exchange.from_http(CANCEL, status=status, content=content)
     assert type(caught.value) is cls
     assert caught.value.message == "why"
 
