@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import mqlite_actor as mq
@@ -45,7 +46,7 @@ def test_a_claim_whose_caller_left_goes_back_with_or_without_an_attempt_id(
             look = partial(q._background.call, partial(q._background.inner.stats, "q"))
             for attempt in ("", "an id"):
                 left = asyncio.create_task(q.receive("q", attempt_id=attempt))
-                await asyncio.sleep(0)
+                await anyio.lowlevel.checkpoint()
                 while look().locked == 0:
                     pass
                 left.cancel()
@@ -55,7 +56,7 @@ def test_a_claim_whose_caller_left_goes_back_with_or_without_an_attempt_id(
                 with anyio.CancelScope() as scope:  # which cancels again and again
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(partial(q.receive, "q", attempt_id=attempt))
-                        await asyncio.sleep(0)
+                        await anyio.lowlevel.checkpoint()
                         while look().locked == 0:
                             pass
                         scope.cancel()
@@ -71,6 +72,12 @@ async def stored(q: mq.Embedded) -> int:
     return (await q.stats("q")).total
 
 
+def me() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
 def test_a_cancellation_at_the_end_of_a_transactions_block_rolls_back() -> None:
     async def main() -> None:
         async with mq.open_embedded(":memory:") as q:
@@ -79,7 +86,7 @@ def test_a_cancellation_at_the_end_of_a_transactions_block_rolls_back() -> None:
             async def work() -> None:
                 async with q.tx() as tx:
                     await tx.send_one("q", "a")
-                    soon(asyncio.current_task().cancel)  # type: ignore[union-attr]  # we are one
+                    soon(me().cancel)
 
             soon = asyncio.get_running_loop().call_soon
             with pytest.raises(asyncio.CancelledError):
@@ -99,7 +106,7 @@ def test_a_cancellation_during_the_commit_comes_behind_the_block() -> None:
                 async with q.tx() as tx:
                     await tx.send_one("q", "a")
                     # One turn of the loop later than the last look at cancellations.
-                    soon(soon, asyncio.current_task().cancel)  # type: ignore[union-attr]  # we are one
+                    soon(partial(soon, me().cancel))
                 seen.append("committed")
                 await asyncio.Event().wait()
 
@@ -121,6 +128,6 @@ def test_a_limit_that_ends_during_the_commit_is_kept_and_cancels_nothing_later()
                 asyncio.get_running_loop().call_soon(limit.reschedule, 0)
             assert await stored(q) == 1
             for _ in range(3):
-                await asyncio.sleep(0)
+                await anyio.lowlevel.checkpoint()
 
     asyncio.run(main())

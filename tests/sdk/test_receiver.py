@@ -14,7 +14,7 @@ import mqlite_actor as mq
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import Internal
 from mqlite_actor.sdk.receiver import StrayCancellation
-from tests.sdk.loops import BOUND_SECONDS, both_loops
+from tests.sdk.loops import both_loops
 from tests.sdk.receiving_scene import Failing, Heard, nothing, on_queue
 
 R = TypeVar("R")
@@ -204,7 +204,7 @@ def test_a_cancellation_that_is_not_the_handlers_own_is_a_failure_of_the_handler
             if message.text == "b":
                 receiver.stop()
                 return
-            of_a_library = asyncio.create_task(asyncio.sleep(BOUND_SECONDS))
+            of_a_library = asyncio.create_task(asyncio.Event().wait())
             of_a_library.cancel()
             await of_a_library
 
@@ -227,7 +227,7 @@ def test_a_cancellation_of_the_worker_itself_is_none_of_the_handlers_failures() 
             task = asyncio.current_task()
             assert task is not None
             task.cancel()
-            await asyncio.sleep(BOUND_SECONDS)
+            await asyncio.Event().wait()
 
         with pytest.raises(Internal, match="cancelled from inside"):
             await q.receiver("q", hooks=heard, on_failure=mq.reject()).run(handle)
@@ -245,7 +245,7 @@ def test_a_policy_that_answers_no_verdict_never_completes_what_failed(
     async def body(q: mq.Embedded) -> None:
         await q.send_one("q", "a")
         heard = Heard()
-        policy: Any = lambda _message, _error: answer  # noqa: E731
+        policy: Any = lambda _message, _error: answer  # noqa: E731  # one that is no Policy
         receiver = q.receiver("q", hooks=heard, on_failure=policy)
 
         async def handle(message: mq.HeldMessage) -> None:
