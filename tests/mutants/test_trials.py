@@ -26,10 +26,13 @@ def plain(a):
 def wrapped(a):
     yield a + 2
 
-class Some:
+class Some(dict):
+    def __init__(self):
+        super().__init__(a=None)
+
     @property
     def size(self):
-        return 3
+        return 2 + len(self)
 
     def nested(self, a):
         def inner():
@@ -61,14 +64,16 @@ def test_the_functions_that_live_get_the_code_of_the_mutant(module: ModuleType) 
     seen = {}
     (functions,) = living(Path(module.__file__).parent).values()
     for number, name in enumerate(names):
-        assert plant(functions, mutated(TEXT, number)) == 4
+        assert plant(functions, mutated(TEXT, number)) == 5
         seen[name] = results(module)
     assert seen == {
         "plain: Sub in `a + 1`": [-1, 2, 3, False],
         "plain: 2 in `1`": [2, 2, 3, False],
         "wrapped: Sub in `a + 2`": [1, -2, 3, False],
         "wrapped: 3 in `2`": [1, 3, 3, False],
-        "size: 4 in `3`": [1, 2, 4, False],
+        "__init__: drop `super().__init__(a=None)`": [1, 2, 2, False],
+        "size: Sub in `2 + len(self)`": [1, 2, 1, False],
+        "size: 3 in `2`": [1, 2, 4, False],
         "inner: Lt → LtE in `a < 4`": [1, 2, 3, True],
         "inner: 5 in `4`": [1, 2, 3, True],
     }
@@ -88,7 +93,7 @@ def test_the_lines_that_a_test_runs_are_watched_and_lead_to_it(module: ModuleTyp
     }
     assert found["plain: 2 in `1`"] == ["one"]
     assert found["inner: 5 in `4`"] == ["two"]
-    assert found["size: 4 in `3`"] == []
+    assert found["size: 3 in `2`"] == []
 
 
 def _says(word: str, code: int, said: Path) -> int:
