@@ -10,10 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import Internal, LockLost, OutcomeUnknown, QueueNotFound
+from mqlite_actor.contract import ext, wire
+from mqlite_actor.contract.errors import (
+    DedupConflict,
+    Internal,
+    LockLost,
+    OutcomeUnknown,
+    QueueNotFound,
+)
 from mqlite_actor.engine.group import run_group
 from mqlite_actor.engine.outcomes import GroupResult
 from mqlite_actor.storage.database import Statement, Transaction
@@ -96,6 +103,42 @@ def test_a_third_question_waits_for_the_next_transaction(place: Afar) -> None:
     first, *others = replies(result)
     assert others == [first] * 2
     assert place.writer.bodies("once") == [b"known", b"same"]
+
+
+def told(word: str, request_id: str, message_id: str) -> ext.SendResultRequest:
+    """A send to a queue without duplicate detection, repeatable under its request id."""
+    message = wire.Message(body=word.encode(), message_id=message_id)
+    return ext.SendResultRequest(queue="q", messages=[message], request_id=request_id)
+
+
+def test_a_request_that_is_repeated_in_its_own_group_is_stored_once(place: Afar) -> None:
+    result, _ = run(place, told("a", "r", "1"), told("a", "r", "1"))
+    first, second = replies(result)
+    assert first.results == second.results
+    assert place.writer.bodies("q") == [b"known", b"a"]
+
+
+def test_requests_of_different_ids_ask_together_where_no_messages_are_remembered(
+    place: Afar,
+) -> None:
+    result, trips = run(place, told("a", "r", "same"), told("b", "s", "same"))
+    assert replies(result)
+    assert trips == 2, "one question, and COMMIT"
+    assert place.writer.bodies("q") == [b"known", b"a", b"b"]
+
+
+def test_what_is_remembered_for_the_shortest_time_is_remembered_in_its_own_group(
+    place: Afar,
+) -> None:
+    place.writer.create("brief", wire.QueueConfig(dedup_window_ms=1))
+    other_body = msgspec.structs.replace(
+        once("same", "brief"), messages=[wire.Message(body=b"other", message_id="same")]
+    )
+    result, _ = run(place, once("same", "brief"), once("same", "brief"), other_body)
+    assert result.outcomes[0].unwrap() == result.outcomes[1].unwrap()
+    with pytest.raises(DedupConflict):
+        result.outcomes[2].unwrap()
+    assert place.writer.bodies("brief") == [b"same"]
 
 
 # -- who waits for whom ----------------------------------------------------------------------------

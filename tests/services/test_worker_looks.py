@@ -6,17 +6,11 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import QueueNotFound
-from mqlite_actor.engine.beside import Beside, file_of
-from mqlite_actor.engine.engine import Engine
-from mqlite_actor.engine.meters import StorageMeter
 from tests.services.broker_process import BrokerProcess, started
 from tests.services.door_client import PATIENCE
 from tests.services.test_workers import ask, connected, message, pids
@@ -95,40 +89,3 @@ async def test_looks_of_workers_are_in_the_writer_s_sums(broker: BrokerProcess) 
                 await ask(client, "Stats", {"queue": "sums"})
         after = await ask(other, "AdminService/Observe")
     assert reads(after, "ok") - reads(before, "ok") >= 20
-
-
-# -- a file that is not what it was ----------------------------------------------------------------
-
-
-async def test_a_file_that_was_replaced_is_left_to_the_writer(engine: Engine, store: Path) -> None:
-    await engine.call(wire.CreateQueueRequest(name="q"))
-    beside, asked = Beside(file_of(engine), StorageMeter()), wire.StatsRequest(queue="q")
-    try:
-        assert (await beside.look(asked)).active == 0
-        with pytest.raises(QueueNotFound):
-            await beside.look(wire.StatsRequest(queue="other"))
-        log = f"{store}-wal"
-        os.rename(log, f"{log}-aside")  # noqa: PTH104  # at once
-        assert await beside.look(asked) is None
-        os.rename(f"{log}-aside", log)  # noqa: PTH104  # the same
-        assert (await beside.look(asked)).active == 0
-    finally:
-        beside.close()
-
-
-async def test_what_does_more_than_look_is_left_to_the_writer(engine: Engine) -> None:
-    beside = Beside(file_of(engine), StorageMeter())
-    try:
-        assert await beside.look(wire.CreateQueueRequest(name="q")) is None
-        with pytest.raises(QueueNotFound):
-            await engine.call(wire.StatsRequest(queue="q"))
-    finally:
-        beside.close()
-
-
-async def test_closed_it_answers_nothing_and_holds_nothing(engine: Engine) -> None:
-    await engine.call(wire.CreateQueueRequest(name="q"))
-    beside, asked = Beside(file_of(engine), StorageMeter()), wire.StatsRequest(queue="q")
-    assert (await beside.look(asked)).active == 0
-    beside.close()
-    assert await beside.look(asked) is None
