@@ -15,7 +15,10 @@ from mqlite_actor.contract.errors import Internal, LockLost, QueueNotFound
 from mqlite_actor.engine import place
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
+from mqlite_actor.engine.outcomes import GroupResult
+from mqlite_actor.engine.place import Inline
 from tests.engine.gate import bounded, create, sending, settled, take
+from tests.storage.writer import writing
 
 
 @pytest.fixture
@@ -262,6 +265,28 @@ async def test_a_fault_of_ours_in_a_lone_turn_ends_the_engine_with_its_cause(pat
     with pytest.raises(ZeroDivisionError):
         await use()
     assert str(told[0]) == "the engine stopped: ZeroDivisionError"
+
+
+def test_a_group_is_small_up_to_its_bounds_and_on_a_sound_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "INLINE_ROWS", 2)
+    monkeypatch.setattr(limits, "INLINE_SECONDS", math.inf)
+    settle, heaviest = wire.CompleteRequest(queue="q"), limits.INLINE_GROUP_BYTES
+    with writing(":memory:") as writer:
+        inline = Inline(writer.store, lambda requests: GroupResult(len(requests)), is_allowed=True)
+        assert inline.started == 0
+        for number, weight, runs in (
+            (1, heaviest, True),
+            (2, heaviest, True),
+            (3, 0, False),
+            (1, heaviest + 1, False),
+        ):
+            assert (inline.attempt([settle] * number, weight) is not None) is runs
+        writer.store.healthy = False
+        assert inline.attempt([settle], 0) is None
+        writer.store.healthy = True
+        assert inline.started == 2
 
 
 def test_what_looks_at_whole_tables_is_not_light() -> None:
