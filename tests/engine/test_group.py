@@ -65,6 +65,7 @@ async def group(engine: Engine, *requests: wire.Request[Any]) -> list[object]:
 
 @pytest.mark.promise("E158")
 async def test_what_gathers_while_the_writer_is_busy_is_one_transaction(engine: Engine) -> None:
+    assert engine.statistics()["groups"] == 0
     await create(engine, "q")
     answers = await group(engine, *[sending("q", b"%d" % number) for number in range(200)])
     assert [getattr(answer, "seq_numbers", None) for answer in answers] == [

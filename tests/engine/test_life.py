@@ -178,8 +178,13 @@ async def test_cancelling_the_block_closes_in_order(store: Path, options: Engine
             await create(engine, "q")
             await engine.call(sending("q", b"x"))
             scope.cancel()
+            with trio.CancelScope(shield=True):
+                await settled()
+                with pytest.raises(Closed):
+                    await engine.call(sending("q", b"too late"))
             await trio.sleep_forever()
     assert scope.cancelled_caught
+    assert engine.crash is None
     assert is_free(store)
     async with open_engine(str(store), options) as engine:
         assert await bodies(engine, "q") == [b"x"]

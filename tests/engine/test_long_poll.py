@@ -361,13 +361,13 @@ async def test_in_thousands_of_races_no_message_lies_beside_a_waiter(
 async def test_what_a_woken_receive_leaves_goes_to_the_next(
     engine: Engine, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, how: wire.ReceiveRequest
 ) -> None:
-    """Woken for ten, it stops at its byte budget."""
+    """Woken for ten, it stops when its bytes are used up, to the last."""
     monkeypatch.setattr(limits, "PAGE_BYTES_MAX", 1000)
     await create(engine, "q")
     first = Call(engine, how)
     nursery.start_soon(first.run)
     await parked(engine, "q", 1)
     second = (await waiting(engine, nursery, 1, each=10))[0]
-    await engine.call(sending("q", *[bytes([n]) * 600 for n in range(4)]))
+    await engine.call(sending("q", *[bytes([n]) * 500 for n in range(4)]))
     assert [len(await got(call)) for call in (first, second)] == [2, 2]
     assert await bodies(engine, "q", "active") == []

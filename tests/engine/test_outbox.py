@@ -8,6 +8,7 @@ test_user_sql.py.
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from mqlite_actor.contract.wire import Message
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.sdk.embedded import Embedded, open_embedded
 from mqlite_actor.sdk.transaction import SyncTx, Tx
-from tests.engine.gate import Call, bodies, parked, settled, taking
+from tests.engine.gate import PATIENCE, Call, bodies, bounded, parked, settled, taking
 from tests.engine.outbox_scene import (
     ORDER,
     ORDERS,
@@ -163,6 +164,18 @@ async def test_the_transaction_reads_its_own_writes_and_nobody_else_does(
         assert elsewhere.execute(count).fetchall() == [(2,)]
     finally:
         elsewhere.close()
+
+
+async def test_calls_that_come_together_in_a_transaction_go_one_at_a_time(q: Embedded) -> None:
+    actor, may_end = q.engine._actor, threading.Event()
+    with bounded():
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(actor.in_thread, may_end.wait, PATIENCE)
+            await settled()
+            running = actor._others.borrowed_tokens
+            may_end.set()
+    assert running == 1
 
 
 async def test_all_messages_of_a_transaction_have_one_time(q: Embedded, clock: ManualClock) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -17,7 +18,17 @@ from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.outcomes import GroupResult
 from mqlite_actor.engine.place import Inline
-from tests.engine.gate import bounded, create, sending, settled, take
+from tests.engine.gate import (
+    Call,
+    Gate,
+    bounded,
+    create,
+    parked,
+    sending,
+    settled,
+    take,
+    taking,
+)
 from tests.storage.writer import writing
 
 
@@ -40,6 +51,7 @@ def inline(engine: Engine) -> int:
     return number
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_a_small_group_runs_at_once_and_a_large_one_in_the_thread(swift: Engine) -> None:
     before = inline(swift)
     await swift.call(sending("q", b"x"))
@@ -195,6 +207,54 @@ async def test_a_lone_caller_is_served_in_its_own_turn_and_the_others_get_theirs
 
 
 @pytest.mark.usefixtures("unhurried")
+async def test_a_lone_caller_has_so_many_turns_and_then_the_loop_has_one(
+    swift: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "INLINE_TURNS", 2)
+
+    async def one() -> None:
+        await swift.call(sending("q", b"x"))
+
+    assert [await turns_of(one) == 0 for _ in range(6)] == [False, True, True] * 2
+
+
+@pytest.mark.usefixtures("unhurried")
+async def test_a_lone_caller_passes_nobody_who_runs_or_waits(
+    swift: Engine, nursery: trio.Nursery
+) -> None:
+    stop = await Gate(swift, nursery).stop()
+    groups = swift.statistics()["groups"]
+    first, second = Call(swift, sending("q", b"a")), Call(swift, sending("q", b"b"))
+    for each in (first, second):
+        nursery.start_soon(each.run)
+        await settled()
+    assert swift.statistics()["groups"] == groups
+    assert swift.statistics()["mailbox_commands"] == 2
+    stop.release()
+    with bounded():
+        await second.ended.wait()
+    assert [message.body for message in await take(swift, "q", 2)] == [b"a", b"b"]
+
+
+@pytest.mark.usefixtures("unhurried")
+async def test_a_lone_caller_waits_for_a_message_like_all_others(swift: Engine) -> None:
+    received: list[bytes] = []
+
+    async def alone() -> None:
+        await swift.call(sending("q", b"first"))
+        for _ in range(2):
+            (message,) = (await swift.call(taking("q", wait_ms=15_000))).messages
+            received.append(message.body)
+
+    with bounded():
+        async with trio.open_nursery() as waiting:
+            waiting.start_soon(alone)
+            await parked(swift, "q", 1)
+            await swift.call(sending("q", b"second"))
+    assert received == [b"first", b"second"]
+
+
+@pytest.mark.usefixtures("unhurried")
 async def test_callers_who_come_together_share_a_group(swift: Engine) -> None:
     await swift.call(sending("q", b"x"))
     groups = swift.statistics()["groups"]
@@ -224,14 +284,17 @@ async def test_what_a_lone_caller_sends_wakes_who_waits(swift: Engine) -> None:
         waiting = wire.ReceiveRequest(queue="q", wait_time_ms=15_000)
         received.extend(m.body for m in (await swift.call(waiting)).messages)
 
-    await swift.call(sending("q", b"first"))
-    await take(swift, "q")
+    await create(swift, "other")
     with bounded():
         async with trio.open_nursery() as waiting:
             waiting.start_soon(wait)
-            await settled()
-            await swift.call(sending("q", b"x"))
+            await parked(swift, "q", 1)
+            await swift.call(sending("other", b"x"))
+            groups = swift.statistics()["groups"]
+            assert await turns_of(partial(swift.call, sending("q", b"x"))) == 0
     assert received == [b"x"]
+    assert swift.statistics()["groups"] == groups + 2, "the send, and who was woken by it"
+    assert swift.statistics()["events"]["q", "enqueued"] == 1
 
 
 @pytest.mark.usefixtures("unhurried")
