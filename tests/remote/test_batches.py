@@ -19,17 +19,21 @@ from mqlite_actor.contract.errors import (
     Internal,
     LockLost,
     OutcomeUnknown,
+    QueueNotEmpty,
     QueueNotFound,
+    Unavailable,
 )
 from mqlite_actor.engine.group import run_group
 from mqlite_actor.engine.outcomes import GroupResult
+from mqlite_actor.storage import taking as taking_sql
 from mqlite_actor.storage.database import Statement, Transaction
 from mqlite_actor.storage.patience import Patience
-from tests.engine.gate import Custom, completing, sending, taking
-from tests.hrana.faults import BusyOnBegin, Drop
+from tests.engine.gate import PATIENCE, Custom, completing, sending, taking
+from tests.hrana.faults import BusyOnBegin, Drop, Fault
 from tests.remote.afar import Afar, afar, commits
 
 MARK: Statement = ("UPDATE queues SET updated_at = 7 WHERE name = ?", ("other",))
+TELL_MARK: Statement = (f"{MARK[0]} RETURNING updated_at", MARK[1])
 READ_MARK: Statement = ("SELECT updated_at FROM queues WHERE name = ?", ("other",))
 
 
@@ -194,6 +198,58 @@ def test_what_a_command_wrote_is_there_when_it_asks(place: Afar) -> None:
     assert trips == 2
 
 
+def test_what_a_write_returned_is_told_to_the_unit_that_asks_behind_it(place: Afar) -> None:
+    def mark(tx: Transaction, _request: object, _now_ms: int) -> object:
+        told: list[object] = []
+        tx.write([MARK])
+        tx.later([TELL_MARK], told.extend)
+        return [*tx.run([READ_MARK]), told]
+
+    place.writer.table[Custom] = mark
+    result, _ = run(place, Custom())
+    assert replies(result) == [[[(7,)], [[(7,)]]]]
+
+
+def test_each_who_asks_gets_its_own_answer(place: Afar) -> None:
+    first, _ = run(place, once("a"))
+    result, trips = run(place, taking("q"), taking("other"), once("a"), once("b"))
+    one, other, again, new = replies(result)
+    assert [message.seq_number for message in one.messages] == [1]
+    assert [message.seq_number for message in other.messages] == [2]
+    assert again == replies(first)[0]
+    assert new != again
+    assert trips == 2, "they ask together"
+
+
+def test_sends_that_have_to_ask_ask_each_for_itself_and_together(place: Afar) -> None:
+    result, trips = run(place, sending("once", b"a"), sending("once", b"b"), sending("q", b"c"))
+    assert all(reply.seq_numbers for reply in replies(result))
+    assert trips == 2
+    assert place.writer.bodies("once") == [b"known", b"a", b"b"]
+
+
+def test_a_queue_is_not_found_empty_by_who_comes_behind_a_send(place: Afar) -> None:
+    place.writer.create("empty", wire.QueueConfig(dedup_window_ms=60_000))
+    generation = place.store.ledger.queues["empty"].generation
+    deletion = wire.DeleteQueueRequest(name="empty", generation=generation)
+    result, _ = run(place, once("a", "empty"), deletion)
+    assert result.outcomes[0].unwrap()
+    with pytest.raises(QueueNotEmpty):
+        result.outcomes[1].unwrap()
+    assert place.writer.bodies("empty") == [b"a"]
+
+
+def test_a_claim_that_finds_the_front_overdue_runs_again(place: Afar) -> None:
+    place.writer.create("brief")
+    batch = [wire.Message(body=b"over", ttl_ms=5), wire.Message(body=b"alive")]
+    place.writer.ask(wire.SendRequest(queue="brief", messages=batch))
+    place.writer.clock.advance(5)
+    result, _ = run(place, taking("brief"), sending("q", b"a"))
+    claimed, sent = replies(result)
+    assert [message.body for message in claimed.messages] == [b"alive"]
+    assert sent.seq_numbers
+
+
 # -- what becomes of it ----------------------------------------------------------------------------
 
 
@@ -246,14 +302,65 @@ def test_an_unknown_outcome_is_told_to_those_who_were_in_it(
     assert place.writer.bodies("once") == [b"known", b"same"]
 
 
+def test_a_claim_whose_answer_was_lost_is_asked_for_and_everybody_who_waits_looks_again(
+    place: Afar,
+) -> None:
+    place.server.faults.add(Drop(after=True), when=commits)
+    result, _ = run(place, taking("q"))
+    (message,) = replies(result)[0].messages
+    assert message.body == b"known"
+    assert result.is_doubtful, "nobody heard what became claimable"
+    assert place.writer.ask(completing("q", message)).ok
+
+
+def test_a_claim_of_which_nobody_can_ask_is_unknown(
+    place: Afar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Patience, "rest", lambda *_: False)
+    place.server.faults.add(Drop(after=True), when=commits)
+    place.server.faults.add(
+        Drop(after=False), when=lambda request: taking_sql.LEASED in request.statements
+    )
+    result, _ = run(place, taking("q"))
+    with pytest.raises(OutcomeUnknown, match="claimed"):
+        result.outcomes[0].unwrap()
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (BusyOnBegin(), "did not take it in time: .*locked"),
+        (Drop(after=False), "answer .* is lost; nothing was done"),
+    ],
+    ids=["busy", "lost"],
+)
+def test_who_is_refused_in_the_end_is_told_what_was_in_the_way(
+    place: Afar, monkeypatch: pytest.MonkeyPatch, fault: Fault, told: str
+) -> None:
+    monkeypatch.setattr(Patience, "rest", lambda *_: False)
+    place.server.faults.add(fault)
+    result, _ = run(place, sending("q", b"a"))
+    with pytest.raises(Unavailable, match=told):
+        result.outcomes[0].unwrap()
+
+
 def test_each_command_is_counted_as_what_it_did(place: Afar) -> None:
     place.store.complaint = "an outage, which is over"
-    result, _ = run(place, sending("q", b"a"), once("b"), sending("nowhere", b"c"))
-    counted = [(name, error and type(error), number) for name, error, _, number in result.timings]
-    assert sorted(counted, key=str) == [
-        ("read", QueueNotFound, 1),
-        ("transaction", None, 1),
-        ("write", None, 1),
-        ("write", None, 1),
-    ]
+    writes = sending("q", b"a"), once("b"), sending("nowhere", b"c")
+    for requests, expected in (
+        (
+            writes,
+            [
+                ("read", QueueNotFound, 1),
+                ("transaction", None, 1),
+                ("write", None, 1),
+                ("write", None, 1),
+            ],
+        ),
+        ([wire.StatsRequest(queue="q")], [("read", None, 1), ("transaction", None, 1)]),
+    ):
+        result, _ = run(place, *requests)
+        counted = [(name, error and type(error), n) for name, error, _, n in result.timings]
+        assert sorted(counted, key=str) == expected
+        assert all(0 <= seconds < PATIENCE for _, _, seconds, _ in result.timings)
     assert place.store.complaint == "", "the next one is a new line in the log"
