@@ -54,7 +54,8 @@ SMALL: Final = {
     "MQLITE_SIMULATION_SWEEPS": "0",
     "MQLITE_SIMULATION_SEED": "7",
     "MQLITE_MODEL_EXAMPLES": "15",
-    "MQLITE_FAULTS": "10",
+    "MQLITE_FAULTS": "20",
+    "MQLITE_FAULTS_SEED": "7",
 }
 """Random suites are short here, and the same for every mutant."""
 
