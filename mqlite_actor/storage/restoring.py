@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,8 +31,8 @@ class Restored(NamedTuple):
 class NotAlone(InvalidArgument):
     """Something stands where the snapshot is to go; `names` are the files."""
 
-    def __init__(self, names: list[str]) -> None:
-        super().__init__(f"{', '.join(names)} would be replaced")
+    def __init__(self, message: str, *, names: Sequence[str] = ()) -> None:
+        super().__init__(message)
         self.names = names
 
 
@@ -109,7 +109,7 @@ def _taken(path: str, *, may_replace: bool) -> list[str]:
     """What stands where the snapshot is to go."""
     taken = [each for each in (path, *_beside(path)) if os.path.lexists(each)]
     if taken and not may_replace:
-        raise NotAlone(taken)
+        raise NotAlone(f"{', '.join(taken)} would be replaced", names=taken)
     return taken
 
 

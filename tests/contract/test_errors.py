@@ -3,10 +3,13 @@ itself."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Iterator
 
 import pytest
 
+import mqlite_actor
 from mqlite_actor.contract import errors
 from mqlite_actor.contract.errors import MqliteError, from_wire
 
@@ -38,6 +41,9 @@ def tree(root: type[MqliteError] = MqliteError) -> Iterator[type[MqliteError]]:
     for child in root.__subclasses__():
         yield from tree(child)
 
+
+for module in pkgutil.walk_packages(mqlite_actor.__path__, "mqlite_actor."):
+    importlib.import_module(module.name)  # so that the tree is whole, whichever tests run beside
 
 CLASSES = sorted(set(tree()), key=lambda cls: cls.__name__)
 
