@@ -371,3 +371,18 @@ async def test_what_a_woken_receive_leaves_goes_to_the_next(
     await engine.call(sending("q", *[bytes([n]) * 500 for n in range(4)]))
     assert [len(await got(call)) for call in (first, second)] == [2, 2]
     assert await bodies(engine, "q", "active") == []
+
+
+async def test_a_woken_receive_that_repeats_an_answer_passes_its_wake_on(
+    engine: Engine, nursery: trio.Nursery
+) -> None:
+    """Two of one attempt are woken for two messages, and get the same one."""
+    await create(engine, "q")
+    attempt = wire.ReceiveRequest(queue="q", wait_time_ms=LONG, receive_attempt_id="a")
+    one, again = Call(engine, attempt), Call(engine, attempt)
+    for number, call in enumerate((one, again), 1):
+        nursery.start_soon(call.run)
+        await parked(engine, "q", number)
+    other = (await waiting(engine, nursery, 1))[0]
+    await engine.call(sending("q", b"first", b"second"))
+    assert [await got(call) for call in (one, again, other)] == [[b"first"]] * 2 + [[b"second"]]

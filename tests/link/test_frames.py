@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -30,6 +31,8 @@ from mqlite_actor.link.frames import (
     Reply,
 )
 from tests.fuzzing import fuzzed
+
+LARGE = [wire.Message(body=bytes(500))]
 
 numbers = st.integers(0, 2**63 - 1)
 raw = st.binary(max_size=200).map(lambda data: msgspec.Raw(msgspec.msgpack.encode(data)))
@@ -232,17 +235,28 @@ def test_a_frame_of_any_number_of_items_is_read_as_it_was_written(number: int) -
     assert [*reader.feed(frames.frame(items))] == [frames.Begun(each) for each in range(number)]
 
 
-def test_the_largest_request_fits_a_frame_and_one_byte_more_is_refused(
+@pytest.mark.parametrize(
+    ("bound", "encoded", "item"),
+    [
+        ("LINK_ASK_BYTES_MAX", frames.encoded_ask, wire.SendRequest(messages=LARGE)),
+        ("LINK_REPLY_BYTES_MAX", frames.encoded_reply, wire.MessagesResponse(messages=LARGE)),
+    ],
+    ids=["ask", "reply"],
+)
+def test_the_largest_item_fits_a_frame_and_one_byte_more_is_refused(
     monkeypatch: pytest.MonkeyPatch,
+    bound: str,
+    encoded: Callable[[int, Any], bytes],
+    item: object,
 ) -> None:
-    request = wire.SendRequest(queue="q", messages=[wire.Message(body=bytes(500))])
-    size = len(frames.encoded_ask(1, request))
-    monkeypatch.setattr(limits, "LINK_ASK_BYTES_MAX", size + frames._OVERHEAD)
-    item = frames.encoded_ask(1, request)
-    assert len([*frames.Frames(is_upward=True).feed(frames.frame([item]))]) == 1
-    monkeypatch.setattr(limits, "LINK_ASK_BYTES_MAX", size + frames._OVERHEAD - 1)
+    size = len(encoded(1, item))
+    monkeypatch.setattr(limits, bound, size + frames._OVERHEAD)
+    data = frames.frame([encoded(1, item)])
+    is_upward = isinstance(item, wire.SendRequest)
+    assert len([*frames.Frames(is_upward=is_upward).feed(data)]) == 1
+    monkeypatch.setattr(limits, bound, size + frames._OVERHEAD - 1)
     with pytest.raises(MessageTooLarge):
-        frames.encoded_ask(1, request)
+        encoded(1, item)
 
 
 def test_a_frame_of_exactly_the_bound_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mqlite_actor.contract import wire
+from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import LockLost
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.engine.group import run_group
@@ -63,7 +63,8 @@ def test_a_page_ends_with_the_message_that_fills_it(
     number: int,
 ) -> None:
     sent = send(writer, queue, *((group, size) for size in sizes))
-    monkeypatch.setattr(writer.store.ledger, "_page_bytes", 10)
+    texts = limits.TEXT_FACTOR * len(group) * number
+    monkeypatch.setattr(writer.store.ledger, "_page_bytes", 10 + texts)
     assert receive(writer, queue, 9, mode=mode) == sent[:number]
 
 
