@@ -20,6 +20,7 @@ from outcome import Error
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Internal, MqliteError, Unavailable
 from mqlite_actor.contract.wire import MessagesResponse, ReceiveRequest
+from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.mailbox import Job, Mailbox, Where
 from mqlite_actor.engine.meters import StorageMeter, forget_queue
 from mqlite_actor.engine.outbox import Hold
@@ -35,6 +36,7 @@ RunGroup = Callable[[list[Any]], GroupResult]
 EMPTY = MessagesResponse(messages=[])
 
 
+@uninterrupted
 class Actor:
     """Mailbox, waiters and the loop between them and the storage thread."""
 

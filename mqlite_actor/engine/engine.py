@@ -29,6 +29,7 @@ from mqlite_actor.engine.chores import Chores
 from mqlite_actor.engine.diagnostics import DiagnosticsLog, unreported
 from mqlite_actor.engine.filtering import Filtering
 from mqlite_actor.engine.group import run_at_once, run_group
+from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.keeper import Keeper
 from mqlite_actor.engine.leaving import run_to_its_end
 from mqlite_actor.engine.mailbox import Command, Job
@@ -80,6 +81,7 @@ class EngineOptions:
     """Where troubles are kept over restarts; None: nowhere."""
 
 
+@uninterrupted
 class Engine:
     """An open engine. Made by `open_engine` or `run_engine`."""
 
@@ -106,11 +108,7 @@ class Engine:
         self.backups = Backups(store, submit, clock, self._chores.ending, options.backup_folder)
         self._keeper = Keeper(store, submit, self._chores.reclaim, clock, report)
         self._look_out = LookOut(
-            store,
-            self._table,
-            clock,
-            self._actor.storage_meter,
-            room_seconds=options.room_seconds,
+            store, self._table, clock, self._actor.storage_meter, room_seconds=options.room_seconds
         )
         self._observer = Observer(
             store, self._actor, self._look_out, self._look, clock, self._health(), log

@@ -26,6 +26,7 @@ from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Closed, Internal, MqliteError
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.diagnostics import Report, unreported
+from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.sweeper import Health
 from mqlite_actor.storage.failures import mapped
 from mqlite_actor.storage.store import Store
@@ -33,6 +34,7 @@ from mqlite_actor.storage.store import Store
 _log = logging.getLogger("mqlite.maintenance")
 
 
+@uninterrupted
 class Keeper:
     """Watches one store. `noticed` after every group; `run` until cancelled."""
 

@@ -20,6 +20,7 @@ from mqlite_actor.engine.outbox import Hold
 from mqlite_actor.storage.store import DistantStore, Store
 
 
+@trio.lowlevel.enable_ki_protection
 async def run_to_its_end(actor: Actor, store: Store) -> None:
     """`Actor.run`. Raises what it raises."""
     if not store.backend.is_remote:
@@ -33,6 +34,7 @@ async def run_to_its_end(actor: Actor, store: Store) -> None:
             nursery.cancel_scope.cancel()
 
 
+@trio.lowlevel.enable_ki_protection
 async def close_store(store: Store) -> None:
     """`Store.close`, in a thread and not cancelled; a distant one has a moment to say good-bye."""
     with trio.CancelScope(shield=True):
@@ -46,6 +48,7 @@ async def close_store(store: Store) -> None:
             nursery.cancel_scope.cancel()
 
 
+@trio.lowlevel.enable_ki_protection
 async def _cut_off(actor: Actor, store: DistantStore) -> None:
     """Let nothing wait for the store for too long once the end is near."""
     await actor.leaving.wait()
@@ -60,6 +63,7 @@ async def _cut_off(actor: Actor, store: DistantStore) -> None:
         await trio.sleep(left)
 
 
+@trio.lowlevel.enable_ki_protection
 async def _cut_after(store: DistantStore, seconds: float) -> None:
     await trio.sleep(seconds)
     store.cut()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 
 import trio
@@ -18,11 +17,13 @@ from mqlite_actor.contract import limits
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.group import run_group
+from mqlite_actor.engine.interrupts import block
 from mqlite_actor.engine.leaving import close_store
 from mqlite_actor.storage.opening import open_any
 from mqlite_actor.storage.store import Store
 
 
+@trio.lowlevel.enable_ki_protection
 async def run_engine(
     dsn: str,
     options: EngineOptions | None = None,
@@ -77,7 +78,7 @@ async def _recover(store: Store, options: EngineOptions) -> Counter[tuple[str, s
     return events
 
 
-@asynccontextmanager
+@block
 async def open_engine(dsn: str, options: EngineOptions | None = None) -> AsyncIterator[Engine]:
     """An engine for the length of a block. Leaving the block closes it in order.
 

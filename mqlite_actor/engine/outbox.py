@@ -34,6 +34,7 @@ from mqlite_actor.engine import admission
 from mqlite_actor.engine.commands import JudgedSend
 from mqlite_actor.engine.filtering import Inquiry
 from mqlite_actor.engine.group import SENDS, nearly_full
+from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.outcomes import Answer, Done, GroupResult
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.semantics.routing import Undecided, Verdicts
@@ -214,6 +215,7 @@ class UserTransaction:
                 self._reason = self._reason or "SQLite rolled it back"
 
 
+@uninterrupted
 class Hold:
     """The writer, lent to one task. Made by `Engine.hold`; `end` gives it back."""
 
@@ -251,9 +253,9 @@ class Hold:
         with trio.move_on_after(self.seconds):
             await self._ended.wait()
         assert self._transaction is not None
-        if not self._ended.is_set():  # the statement that may be running stops by its own clock
-            await self._in_thread(self._transaction.roll_back)
-            self._ended.set()
+        if not self._transaction.is_over:  # too late, or its holder was interrupted while it ended
+            await self._in_thread(self._transaction.roll_back)  # a statement stops by its own clock
+        self._ended.set()
         return self._transaction.result
 
     # -- for the holder ----------------------------------------------------------------------------
@@ -286,8 +288,10 @@ class Hold:
                 if is_commit:
                     await self._in_thread(self._transaction.commit)
             finally:
-                await self._in_thread(self._transaction.roll_back)
-                self._ended.set()
+                try:
+                    await self._in_thread(self._transaction.roll_back)
+                finally:
+                    self._ended.set()  # else `lend` rolls it back: an interrupt passes the shield
 
     async def _step(self, name: str, *arguments: Any) -> Any:  # noqa: ANN401  # passes them on
         """A step that has begun ends in its thread, shielded, before a cancellation shows."""

@@ -22,6 +22,7 @@ from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Closed, MqliteError
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.diagnostics import Report, Trouble, detail_of, unreported
+from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.meters import Meter, error_code_of
 from mqlite_actor.semantics.sweep import Swept
 
@@ -149,6 +150,7 @@ class _Due:
             self.nearer.set()
 
 
+@uninterrupted
 class Sweeper:
     """Runs the passes against `submit` until cancelled."""
 

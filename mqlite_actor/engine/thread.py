@@ -17,9 +17,12 @@ from typing import Any, TypeVar, cast
 import trio
 from outcome import capture
 
+from mqlite_actor.engine.interrupts import uninterrupted
+
 T = TypeVar("T")
 
 
+@uninterrupted
 class StorageThread:
     """One thread, and the way there and back."""
 

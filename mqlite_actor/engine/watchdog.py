@@ -21,6 +21,7 @@ from mqlite_actor.contract.errors import CallerError, Closed, MqliteError
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.actor import Actor
 from mqlite_actor.engine.diagnostics import Report, Trouble, detail_of
+from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.meters import outcome_of
 from mqlite_actor.engine.outcomes import GroupResult
 from mqlite_actor.engine.sweeper import Health
@@ -36,6 +37,7 @@ FAILURES_UNFIT: Final = 3
 """Failures in a row of the pass that ends expired locks: one may be bad luck."""
 
 
+@uninterrupted
 class Watchdog:
     """Watches one engine's writer. `stalls`: groups that took over WRITER_BUSY_SECONDS."""
 

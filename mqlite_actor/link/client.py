@@ -23,6 +23,7 @@ from mqlite_actor.contract import errors, limits, wire
 from mqlite_actor.contract.errors import Canceled, Internal, MqliteError
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.engine import admission
+from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.link import frames
 from mqlite_actor.link.frames import (
     BadFrame,
@@ -67,6 +68,7 @@ class _Waiting:
         self.is_withdrawn = False
 
 
+@uninterrupted
 class Link:
     """A connected link. `run` must run while it is used; `lost` is set when it has ended."""
 
@@ -322,6 +324,7 @@ def _refused(refusal: Refusal, *, is_withdrawn: bool) -> outcome.Outcome[object]
     return outcome.Error(error)
 
 
+@trio.lowlevel.enable_ki_protection
 async def connect(path: str) -> socket.socket:
     """A socket connected to a link's path. OSError when nobody listens there."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)

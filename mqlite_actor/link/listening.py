@@ -44,6 +44,7 @@ _FULL: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
 @contextmanager
+@trio.lowlevel.enable_ki_protection
 def bound(path: str) -> Iterator[socket.socket]:
     """A listening socket at `path` for the length of a block; only its owner may connect.
 
@@ -66,6 +67,7 @@ def bound(path: str) -> Iterator[socket.socket]:
         listener.close()
 
 
+@trio.lowlevel.enable_ki_protection
 async def serve_links(
     listener: socket.socket,
     engine: Engine,
@@ -88,6 +90,7 @@ async def serve_links(
         links.cancel_scope.deadline = trio.current_time() + grace_seconds
 
 
+@trio.lowlevel.enable_ki_protection
 async def _accept(listener: socket.socket, serve: Serve, links: trio.Nursery) -> None:
     room = trio.Semaphore(limits.LINKS_MAX)
     while True:
@@ -109,6 +112,7 @@ async def _next(listener: socket.socket) -> socket.socket:
                 raise
 
 
+@trio.lowlevel.enable_ki_protection
 async def _serve(
     sock: socket.socket,
     room: trio.Semaphore,

@@ -26,6 +26,7 @@ import trio
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Canceled, Closed, Internal, MqliteError, Unavailable
 from mqlite_actor.engine.engine import Engine
+from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.link import frames
 from mqlite_actor.link.frames import (
     Ask,
@@ -55,6 +56,7 @@ Noted = Callable[[str, msgspec.Raw], None]
 """Told of each note's topic and content."""
 
 
+@uninterrupted
 class ServedLink:
     """One link, from its hello to the return of what it held.
 

@@ -22,6 +22,7 @@ from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Closed
 from mqlite_actor.engine.engine import Engine
+from mqlite_actor.engine.interrupts import block
 from mqlite_actor.engine.opening import open_engine, run_engine
 from mqlite_actor.engine.outbox import Hold, check_outside, inside
 from mqlite_actor.sdk.address import parse_store
@@ -67,7 +68,7 @@ class Embedded(Handle):
         request = wire.ReceiveRequest(queue=queue)
         await self.engine.hand_back(request, wire.MessagesResponse(messages=list(messages)))
 
-    @asynccontextmanager
+    @block
     async def tx(self, *, seconds: float = limits.TX_SECONDS) -> AsyncIterator[Tx]:
         """A transaction of your rows and our messages; commits when the block ends well.
 
@@ -279,7 +280,7 @@ def undo_of(inner: Embedded, request: wire.Request[R]) -> Callable[[R], Any] | N
     return hand_back
 
 
-@asynccontextmanager
+@block
 async def open_embedded(
     store: str,
     *,

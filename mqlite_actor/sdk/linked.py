@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Final, TypeVar, cast
 
 import trio
 
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Closed, InvalidArgument, NotFound, Unavailable
+from mqlite_actor.engine.interrupts import block, uninterrupted
 from mqlite_actor.link.client import Link, LinkLost, connect
 from mqlite_actor.link.pipe import Bell
 from mqlite_actor.sdk import exchange
@@ -28,6 +28,7 @@ UNBOUNDED: Final = (wire.RedriveRequest, wire.PurgeRequest)
 """Calls that take as long as their work does, paced ones above all."""
 
 
+@uninterrupted
 class Linked(Handle):
     """A handle whose calls go over a link. Made by `open_link`."""
 
@@ -128,7 +129,7 @@ class _Told:
         self._tell()
 
 
-@asynccontextmanager
+@block
 async def open_link(path: str) -> AsyncIterator[Linked]:
     """A handle on the engine that listens at the Unix socket `path`, for the length of a block.
 
