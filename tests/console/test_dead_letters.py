@@ -75,6 +75,8 @@ def test_many_go_to_another_queue_at_a_rate_and_can_be_stopped(scene: Scene) -> 
     scene.press("Redrive")
     scene.see("10 of 25")
     assert scene.stats(target)["active"] == 10
+    fields = scene.dialog.get_by_role("textbox").or_(scene.dialog.get_by_role("spinbutton"))
+    assert {each.is_disabled() for each in fields.all()} == {True}  # they say what is under way
     scene.page.clock.run_for(1_000)
     scene.see("20 of 25")
     scene.press("Stop")
@@ -103,6 +105,29 @@ def test_only_so_many_or_so_old_are_redriven(scene: Scene) -> None:
     scene.press("Redrive")
     scene.noted("Redrove 0 messages.")
     assert scene.stats(queue)["dead_lettered"] == 3
+
+
+def test_a_bound_that_was_lowered_to_what_is_moved_moves_no_more(scene: Scene) -> None:
+    """Nothing left to move is an end, and no call: 0 on the wire would be all of them."""
+    queue = scene.queue("lowered")
+    numbers = scene.kill(queue, *"abcde")
+    scene.page.clock.install()
+    scene.enter("#/dead-letters/lowered")
+    scene.press("Redrive many…")
+    scene.fill("At most", "4")
+    scene.fill("At most so many a second", "2")
+    scene.press("Redrive")
+    scene.see("2 of 4")
+    refusal = {"code": "not_found", "message": "a step that failed"}
+    redrives = "**/*AdminService/Redrive"
+    scene.page.route(redrives, lambda route: route.fulfill(status=404, json=refusal))
+    scene.page.clock.run_for(1_000)
+    scene.see("a step that failed")
+    scene.page.unroute(redrives)
+    scene.fill("At most", "2")
+    scene.press("Redrive")
+    scene.noted("Redrove 2 messages.")
+    assert active(scene, queue) == numbers[:2]
 
 
 def test_a_letter_is_mended_and_put_back_in_one_step(scene: Scene) -> None:

@@ -1,6 +1,7 @@
 // Questions in a <dialog>: a form, its fields, and an action that may fail and be tried again.
 // Used by every page that changes something. The dialog closes when the action has succeeded or the person
-// gave up; a failure is shown in it and nothing is lost. Rule: what destroys is confirmed by typing.
+// gave up; a failure is shown in it and nothing is lost. Rules: what destroys is confirmed by typing; nothing can
+// be typed while the action is under way, so that what is shown is what it does.
 
 import { h, say } from "./dom.js";
 import { visible } from "./format.js";
@@ -9,7 +10,8 @@ import { visible } from "./format.js";
 //   title, body: what it is about; body is nodes or texts.
 //   action: the word on the button; isDanger colours it.
 //   typed: a text that must be typed before the button works.
-//   act(): does it; called when the form is sent. Throws what is to be shown.
+//   act(): does it; called when the form is sent, and reads the form before it awaits anything. Throws what is to
+//   be shown.
 //   ready(): whether the button may be pressed, asked after each input.
 export function ask({
   title,
@@ -57,12 +59,16 @@ export function ask({
       isAtWork = true;
       judge();
       say(problem, "");
+      let unlock = () => {};
       try {
-        result = (await act()) ?? true;
+        const work = act();
+        unlock = locked(form);
+        result = (await work) ?? true;
         dialog.close();
       } catch (error) {
         say(problem, error.message);
       }
+      unlock();
       isAtWork = false;
       judge();
     });
@@ -70,6 +76,17 @@ export function ask({
     judge();
     dialog.showModal();
   });
+}
+
+// Takes no typing any more, but clicks on buttons; returns what gives the fields back.
+function locked(form) {
+  const focused = document.activeElement;
+  const open = [...form.elements].filter((each) => each.tagName !== "BUTTON" && !each.disabled);
+  for (const each of open) each.disabled = true;
+  return () => {
+    for (const each of open) each.disabled = false;
+    if (open.includes(focused)) focused.focus();
+  };
 }
 
 // A word that has to be typed; a name that cannot be typed is confirmed by the word "delete".

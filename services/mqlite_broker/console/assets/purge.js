@@ -17,10 +17,12 @@ export async function purgeLetters(queue, letters) {
   old.input.addEventListener("input", preview.lookSoon);
   preview.look();
   const work = steps(letters);
-  const step = async (size) => {
-    const max = Math.min(size, letters - work.moved);
-    const { purged } = await call("AdminService/Purge", { queue, max, older_than_ms: old.value() });
-    return { moved: purged, isEnd: purged < max || work.moved + purged >= letters };
+  const act = () => {
+    const asked = { queue, older_than_ms: old.value() };
+    return work.run(0, letters, async (max) => {
+      const { purged } = await call("AdminService/Purge", { ...asked, max });
+      return { moved: purged, isEnd: purged < max || work.moved + purged >= letters };
+    });
   };
   const done = await ask({
     title: `Purge dead letters of ${visible(queue)}`,
@@ -40,7 +42,7 @@ export async function purgeLetters(queue, letters) {
     isDanger: true,
     typed: queue,
     ready: () => letters > work.moved,
-    act: () => work.run(0, letters, step),
+    act,
   });
   if (!done && !work.moved) return;
   note(`Purged ${plural(work.moved, "dead letter")}.`);

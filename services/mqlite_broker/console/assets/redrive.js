@@ -18,8 +18,8 @@ export async function redriveSelected(queue, numbers) {
   const work = steps(numbers.length);
   const outcomes = {};
   let at = 0; // what was tried stays tried when the button is pressed again after a failure
-  const step = async (size) => {
-    const request = { queue, seq_numbers: numbers.slice(at, at + size), target: form.target() };
+  const step = async (size, target) => {
+    const request = { queue, seq_numbers: numbers.slice(at, at + size), target };
     const reply = await call("AdminService/RedriveSelected", request);
     at += size;
     for (const { outcome } of reply.results) outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
@@ -29,7 +29,10 @@ export async function redriveSelected(queue, numbers) {
     title: `Redrive ${plural(numbers.length, "dead letter")} of ${visible(queue)}`,
     body: [about(), form.node, work.node],
     action: "Redrive",
-    act: () => work.run(form.rate(), numbers.length, step),
+    act: () => {
+      const target = form.target();
+      return work.run(form.rate(), numbers.length, (size) => step(size, target));
+    },
   });
   if (done || work.moved) await told(work.moved, missed(outcomes));
 }
@@ -43,19 +46,20 @@ export async function redriveAll(queue, letters) {
   const preview = lettersPreview(queue, letters, () => ({ old: old.value(), most: most.value() }));
   for (const { input } of [most, old]) input.addEventListener("input", preview.lookSoon);
   preview.look();
-  const limit = () => Math.min(most.value() || letters, letters);
-  const step = async (size) => {
-    const max = Math.min(size, limit() - work.moved);
-    const request = { queue, target: form.target(), max, older_than_ms: old.value() };
-    const { moved } = await call("AdminService/Redrive", request);
-    return { moved, isEnd: moved < max || work.moved + moved >= limit() };
+  const act = () => {
+    const limit = Math.min(most.value() || letters, letters);
+    const asked = { queue, target: form.target(), older_than_ms: old.value() };
+    return work.run(form.rate(), limit, async (max) => {
+      const { moved } = await call("AdminService/Redrive", { ...asked, max });
+      return { moved, isEnd: moved < max || work.moved + moved >= limit };
+    });
   };
   const done = await ask({
     title: `Redrive dead letters of ${visible(queue)}`,
     body: [about(), h("div", { class: "grid" }, most.node, old.node), preview.node, form.node, work.node],
     action: "Redrive",
     ready: () => letters > work.moved,
-    act: () => work.run(form.rate(), limit(), step),
+    act,
   });
   if (done || work.moved) await told(work.moved, "");
 }

@@ -8,7 +8,8 @@ const STEP = 500; // messages of one call: a moment's work for the broker
 const PAUSE_MS = 1000; // between two steps of paced work
 
 // expected: how many there are. run(rate, total, step) resolves when `total` are done, `step` says so, or somebody
-// stopped it; step(size) → { moved, isEnd } does the next `size` of them. `moved` counts over repeated runs.
+// stopped it; step(size) → { moved, isEnd } does the next `size` of them, never 0, which would be no bound on the
+// wire. `moved` counts over repeated runs. What a step needs of a form is read before the run, not in the step.
 export function steps(expected) {
   const bar = h("progress", { max: Math.max(1, expected), value: 0, "aria-label": "Progress" });
   const line = h("span", { class: "hint", role: "status" });
@@ -31,7 +32,9 @@ export function steps(expected) {
       isStopped = false;
       bar.max = Math.max(1, total);
       for (;;) {
-        const { moved, isEnd } = await step(rate ? Math.min(rate, STEP) : STEP);
+        const size = Math.min(rate || STEP, STEP, total - work.moved);
+        if (size <= 0) return true; // an earlier run has done as many
+        const { moved, isEnd } = await step(size);
         work.moved += moved;
         bar.value = work.moved;
         say(line, `${count(work.moved)} of ${count(total)}`);
