@@ -26,6 +26,7 @@ from typing import Final
 import trio
 
 from mqlite_actor.clock import SystemClock
+from mqlite_broker.log_room import Room
 
 Field = tuple[str, str | int]
 
@@ -47,6 +48,9 @@ BACKLOG_BYTES: Final = 1024 * 1024
 
 STALLED_SECONDS: Final = 0.5
 """Between two looks whether it reads again."""
+
+LAST_SECONDS: Final = 1.0
+"""For a slow reader to take the last lines of a broker that ends."""
 
 LOST: Final = (logging.WARNING, "log lines lost, because nobody read them", ("n",))
 
@@ -80,8 +84,7 @@ class Lines(logging.Handler):
         self._gathered: list[Gathered] = []
         self._left = b""  # what its reader has not taken yet
         self._lost = 0  # lines for which there was no room in it
-        self._room = select.poll()
-        self._room.register(descriptor, select.POLLOUT)
+        self._room = Room(descriptor)
         self._came = trio.Event()
         self._is_gathering = False
 
@@ -131,11 +134,15 @@ class Lines(logging.Handler):
         finally:
             self._is_gathering = False
             self.flush()
+            with trio.move_on_after(LAST_SECONDS, shield=True):
+                while self._left:
+                    await trio.sleep(GATHER_SECONDS)
+                    self.flush()
 
     def _write(self, data: bytes) -> int:
         """How much of it went out before the reader would have had to be waited for."""
         start = 0
-        while start < len(data) and self._room.poll(0):
+        while start < len(data) and self._room.is_there():
             start += os.write(self._descriptor, data[start : _piece_end(data, start)])
         return start
 
