@@ -8,7 +8,7 @@ whose caller left gives back what it had claimed.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextlib import nullcontext as lent
 from functools import partial
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import trio
 
 from mqlite_actor.contract import wire
+from mqlite_actor.engine.interrupts import block
 from mqlite_actor.sdk.background import Background
 from mqlite_actor.sdk.blocking import SyncHandle
 from mqlite_actor.sdk.handle import Handle
@@ -73,7 +74,7 @@ def _undo_of(inner: Linked, request: wire.Request[R]) -> Callable[[R], Any] | No
     return give_back
 
 
-@asynccontextmanager
+@block
 async def open_link_here(path: str) -> AsyncIterator[Handle]:
     """The link in this run of trio, or in a thread beside a loop of asyncio."""
     if trio.lowlevel.in_trio_run():
