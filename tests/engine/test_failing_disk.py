@@ -199,10 +199,9 @@ async def test_what_a_lost_commit_left_behind_reaches_whoever_waits(
 
 
 async def until_answered_or_absent(engine: Engine, call: Call) -> None:
-    """The waiting receive has the message, or nobody will find one."""
-    if b"perhaps" in await bodies(engine, "q", "active"):
-        pytest.fail("a message lies beside a receive that waits")
-    if await bodies(engine, "q", "locked"):
+    """The waiting receive gets the message long before its own time is over, or nobody will find
+    one. A look may come between the commit and the claim."""
+    if await bodies(engine, "q"):
         with bounded():
             await call.ended.wait()
 
