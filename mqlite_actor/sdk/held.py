@@ -25,11 +25,12 @@ from mqlite_actor.sdk.message import ReceivedMessage
 class HeldMessage(ReceivedMessage):
     """A received message that knows what became of it."""
 
-    __slots__ = ("_lost", "is_settled", "scope")
+    __slots__ = ("_lost", "ends_at", "is_settled", "scope")
 
     def __init__(self, handle: Handle, queue: str, raw: wire.Message) -> None:
         super().__init__(handle, queue, raw)
         self.is_settled = False
+        self.ends_at = anyio.current_time() + (raw.locked_until_ms - handle.now_ms()) / 1000
         self.scope = anyio.CancelScope()
         self._lost = anyio.Event()
 

@@ -73,7 +73,7 @@ class Receiver:
         self._fatal: MqliteError | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._working: set[HeldMessage] = set()
-        self._unseen: dict[int, HeldMessage] = {}
+        self._unseen: set[HeldMessage] = set()
 
     async def run(self, handler: Handler) -> None:
         """Handle messages until stopped, cancelled, or a permanent error (missing right or queue,
@@ -97,7 +97,7 @@ class Receiver:
             if self._fatal is None:
                 raise _single(error) from None
         finally:
-            await self._give_back(list(self._unseen.values()))
+            await self._give_back(list(self._unseen))
         if self._fatal is not None:
             raise self._fatal
         if not self._claims.is_stopped:
@@ -133,7 +133,7 @@ class Receiver:
                 async for messages, attempt in self._claims:
                     for raw in messages:
                         held = HeldMessage(self._handle, self.queue, raw)
-                        self._unseen[held.seq_number] = held
+                        self._unseen.add(held)
                         workers.start_soon(self._work, held, attempt)
             around.cancel_scope.cancel()
 
@@ -153,11 +153,12 @@ class Receiver:
         try:
             if self._claims.is_stopped or _is_cancelled():
                 return  # `run` gives it back: no handler saw it
-            del self._unseen[held.seq_number]
+            self._unseen.remove(held)
             await self._attend(held)
         finally:
-            if held.seq_number in self._unseen:
-                await self._give_back([self._unseen.pop(held.seq_number)], attempt)
+            if held in self._unseen:
+                self._unseen.remove(held)
+                await self._give_back([held], attempt)
             self._claims.free(1)
 
     async def _attend(self, held: HeldMessage) -> None:
@@ -211,15 +212,17 @@ class Receiver:
     # -- settling ----------------------------------------------------------------------------------
 
     async def _settle(self, held: HeldMessage, verdict: Verdict | None) -> None:
-        """Tried for as long as the lease may live; once the run ends, for SETTLE_SECONDS more."""
+        """Tried for as long as the lease may live; once the run ends, for SETTLE_SECONDS more. From
+        now on a renewal may be denied because of it."""
         request = _settlement(held, verdict)
+        held.is_settled = True
         while True:
             with anyio.move_on_after(SETTLE_SECONDS, shield=True):
                 if await self._has_settled(request):
-                    held.is_settled = True
                     self._hooks.settled(held, verdict)
                 return
-            if self._claims.is_stopped or _is_cancelled() or self._is_over(held):
+            is_ending = self._claims.is_stopped or _is_cancelled()
+            if is_ending or anyio.current_time() >= held.ends_at:
                 break
         _log.warning(
             "message %d of %s could not be settled; its lease will end", held.seq_number, self.queue
@@ -238,12 +241,6 @@ class Receiver:
                 return False
             else:
                 return True
-
-    def _is_over(self, held: HeldMessage) -> bool:
-        """Whether its lease has ended, as far as it is known here."""
-        if self._settings.auto_renew:
-            return held.is_lost
-        return self._handle.now_ms() >= held.raw.locked_until_ms
 
     async def _give_back(self, unseen: list[HeldMessage], attempt: str = "") -> None:
         """Return claims that no handler saw, as if they had not been delivered."""

@@ -1,14 +1,17 @@
 """Keeps the leases of messages in work: one batch renewal in time, for as long as handlers run.
 
-Run by the receiver as one task. Paced by what remains of the tightest lease, measured on the
-monotonic clock from the deadline that the engine returned and the engine's own time, so that a
-wrong clock of this machine does not matter (B32); one call for all messages, so that many short
-leases hold (B33). Rules: a failed renewal is tried again while the lease may still live; a lease
-that the engine denies, or that ran out meanwhile, is lost, and said to be.
+Run by the receiver as one task. Paced by what remains of each lease, measured on the monotonic
+clock from the deadline that the engine returned and the engine's own time, so that a wrong clock of
+this machine does not matter (B32); one call for all messages, so that many short leases hold (B33).
+Rules: when a lease is due is settled once, when it joins or was asked for, and whoever joins later
+can only bring the next pass forward, so that steady traffic never puts it off; a failed renewal is
+tried again while the lease may still live; a lease that the engine denies, or that ran out
+meanwhile, is lost, and said to be, unless its message is settled or being settled.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import anyio
@@ -35,14 +38,21 @@ CALL_SECONDS = 5.0
 
 
 class Lease:
-    """What is known of one message's lease, on the monotonic clock."""
+    """What is known of one message's lease, on the monotonic clock. Its end is the message's."""
 
-    __slots__ = ("ends_at", "held", "length")
+    __slots__ = ("due_at", "held", "length")
 
-    def __init__(self, held: HeldMessage, *, seconds: float) -> None:
+    def __init__(self, held: HeldMessage) -> None:
         self.held = held
-        self.length = seconds
-        self.ends_at = anyio.current_time() + seconds
+        now = anyio.current_time()
+        self.length = held.ends_at - now
+        self.plan(now)
+
+    def plan(self, now: float) -> None:
+        """Settle when it is renewed next. One of a settled message, which may have ended in order,
+        is asked for at its usual pace, in case the settling fails."""
+        left = self.length if self.held.is_settled else self.held.ends_at - now
+        self.due_at = now + pause_seconds(left)
 
 
 def pause_seconds(remaining: float) -> float:
@@ -54,9 +64,13 @@ def pause_seconds(remaining: float) -> float:
 
 
 class Renewal:
-    """The leases of one receiver's messages in work."""
+    """The leases of one receiver's messages in work. By message and not by number: one that came
+    again has a second lease, while the handler of the first delivery still runs."""
 
-    __slots__ = ("_changed", "_handle", "_is_batchless", "_leases", "_on_lost", "_queue", "_report")
+    __slots__ = (
+        "_handle", "_is_batchless", "_leases", "_next_at", "_on_lost", "_queue", "_report",
+        "_sooner",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -70,33 +84,31 @@ class Renewal:
         self._queue = queue
         self._on_lost = on_lost
         self._report = report
-        self._leases: dict[int, Lease] = {}
-        self._changed = anyio.Event()
+        self._leases: dict[HeldMessage, Lease] = {}
+        self._next_at = math.inf
+        self._sooner = anyio.Event()
         self._is_batchless = False
 
     def add(self, held: HeldMessage) -> None:
         """Renew it from now on."""
-        seconds = (held.raw.locked_until_ms - self._handle.now_ms()) / 1000
-        self._leases[held.seq_number] = Lease(held, seconds=seconds)
-        self._changed.set()
+        lease = self._leases[held] = Lease(held)
+        if lease.due_at < self._next_at:
+            self._sooner.set()
 
     def remove(self, held: HeldMessage) -> None:
-        """It was settled, or is about to be."""
-        self._leases.pop(held.seq_number, None)
+        """Its handler and its settlement are done with."""
+        self._leases.pop(held, None)
 
     async def run(self) -> None:
         """Renew until cancelled. Errors go to `report`, which may end the receiver."""
         while True:
-            self._changed = anyio.Event()
-            if not self._leases:
-                await self._changed.wait()
+            self._sooner = anyio.Event()
+            self._next_at = min((each.due_at for each in self._leases.values()), default=math.inf)
+            if self._next_at <= anyio.current_time():
+                await self._renew(list(self._leases.values()))
                 continue
-            now = anyio.current_time()
-            tightest = min(lease.ends_at for lease in self._leases.values())
-            with anyio.move_on_after(pause_seconds(tightest - now)):
-                await self._changed.wait()
-                continue  # a lease joined, which may be tighter
-            await self._renew(list(self._leases.values()))
+            with anyio.CancelScope(deadline=self._next_at):
+                await self._sooner.wait()
 
     async def _renew(self, leases: Sequence[Lease]) -> None:
         for start in range(0, len(leases), limits.RENEW_BATCH_MAX):
@@ -142,18 +154,23 @@ class Renewal:
                 self._heard(lease, asked + lease.length - anyio.current_time())
 
     def _heard(self, lease: Lease, seconds: float | None) -> None:
-        if lease.held.is_settled or not self._is_current(lease):
-            return  # and that is why it was denied
-        if seconds is None:
+        if not self._is_current(lease):
+            return
+        now = anyio.current_time()
+        if seconds is not None:
+            lease.held.ends_at = now + seconds
+        elif not lease.held.is_settled:  # else that is why it was denied
             self._lose(lease)
-        else:
-            lease.ends_at = anyio.current_time() + seconds
+        lease.plan(now)
 
     def _failed(self, leases: Sequence[Lease]) -> None:
         now = anyio.current_time()
         for lease in leases:
-            if self._is_current(lease) and lease.ends_at + LOST_SECONDS <= now:
+            if not self._is_current(lease):
+                continue
+            if lease.held.ends_at + LOST_SECONDS <= now and not lease.held.is_settled:
                 self._lose(lease)
+            lease.plan(now)
 
     def _lose(self, lease: Lease) -> None:
         self.remove(lease.held)
@@ -161,4 +178,4 @@ class Renewal:
         self._on_lost(lease.held)
 
     def _is_current(self, lease: Lease) -> bool:
-        return self._leases.get(lease.held.seq_number) is lease
+        return self._leases.get(lease.held) is lease
