@@ -25,6 +25,7 @@ from mqlite_actor.contract.errors import Closed, Internal, InvalidArgument, Mqli
 from mqlite_actor.contract.wire import Request
 from mqlite_actor.sdk import exchange
 from mqlite_actor.sdk.address import Dial, Endpoint, dial
+from mqlite_actor.sdk.http_clock import BrokerClock
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -49,8 +50,8 @@ class HttpSyncClient:
     """
 
     __slots__ = (
-        "_busy", "_clock", "_closed", "_connect_seconds", "_dial", "_endpoint", "_idle", "_lock",
-        "_patience_seconds", "_tls", "_token",
+        "_broker_clock", "_busy", "_clock", "_closed", "_connect_seconds", "_dial", "_endpoint",
+        "_idle", "_lock", "_patience_seconds", "_tls", "_token",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +63,7 @@ class HttpSyncClient:
         patience_seconds: float | None = None,
         tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
+        broker_clock: BrokerClock | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._dial = dial(endpoint)
@@ -70,6 +72,7 @@ class HttpSyncClient:
         self._patience_seconds = patience_seconds
         self._tls = tls
         self._clock = clock or SystemClock()
+        self._broker_clock = broker_clock or BrokerClock(self._clock)
         self._lock = threading.Lock()
         self._idle: list[_Connection] = []
         self._busy: set[_Connection] = set()
@@ -109,7 +112,12 @@ class HttpSyncClient:
             patience_seconds=self._patience_seconds,
             tls=self._tls,
             clock=self._clock,
+            broker_clock=self._broker_clock,
         )
+
+    def now_ms(self) -> int | None:
+        """The broker's time, early rather than late; None before it was told by an answer."""
+        return self._broker_clock.told_ms()
 
     def close(self) -> None:
         """Close the idle connections; a call in flight ends by itself, later calls raise Closed."""
@@ -156,7 +164,9 @@ class HttpSyncClient:
         is_kept = False
         try:
             self._begin(connection)
+            started = self._broker_clock.start()
             reply = connection.round_trip(self._dial.target(parts.path), parts, seconds)
+            self._broker_clock.heard(reply.date, started)
             is_kept = reply.is_kept
         finally:
             if not self._end(connection, is_kept=is_kept):
@@ -228,6 +238,7 @@ class HttpSyncClient:
 class _Reply(NamedTuple):
     status: int
     content: bytes
+    date: str
     is_kept: bool
 
 
@@ -297,7 +308,9 @@ class _Connection:
                 else f"broke off in the middle of its answer ({_reason(error)})"
             )
             raise _Lost(reason, is_sent=is_sent, is_dead_socket=is_unanswered) from error
-        return _Reply(response.status, content, is_kept=is_sent and not response.will_close)
+        date = response.getheader("Date", "")
+        is_kept = is_sent and not response.will_close
+        return _Reply(response.status, content, date, is_kept=is_kept)
 
     def _send(self, target: str, parts: exchange.HttpParts) -> bool:
         """Whether all of it went out. A server may refuse, and answer, before it has read

@@ -34,6 +34,10 @@ class Caller(Protocol):
     def twin(self) -> Self:
         """Another caller of the same; ending one does not end the other."""
 
+    def now_ms(self) -> int | None:
+        """The time by which the other side ends leases, early rather than late; None while it has
+        not told it."""
+
     def hang_up(self) -> None:
         """End calls in flight gently: claims go back, an answer that is under way still comes."""
 

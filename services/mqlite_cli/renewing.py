@@ -2,8 +2,9 @@
 
 Used by `receiving` from the claim until the settle has returned. A thread renews all leases with
 one call a pass, on connections of its own. Rules: best effort, so nothing that goes wrong here
-fails the command; the messages that others look at are never changed; `stop` does not wait for a
-broker that hangs, it cuts the call.
+fails the command; the messages that others look at are never changed; what is left of a lease is
+told by the other side's clock and never by this machine's (faults.md B32); `stop` does not wait for
+a broker that hangs, it cuts the call.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from mqlite_actor.clock import Clock, SystemClock
 from mqlite_actor.contract.errors import LockLost, MqliteError, Unsupported
 from mqlite_actor.contract.limits import RENEW_BATCH_MAX
 from mqlite_actor.contract.wire import (
@@ -30,6 +30,10 @@ PACE_MS_MIN = 50
 PACE_MS_UNKNOWN = 1_000
 """When the deadline is not known: a third of the shortest usual lease, and no load."""
 
+PACE_MS_SPENT = 20
+"""When nothing seems left: at once, but not in a circle. The estimate is early by up to a second
+until the answers have narrowed it."""
+
 _STOP_SECONDS = 1.0
 """How long `stop` waits for a call that it has cut."""
 
@@ -39,7 +43,7 @@ def pace_ms(left_ms: float | None) -> float:
     if left_ms is None:
         return PACE_MS_UNKNOWN
     if left_ms < 1:
-        return 0
+        return PACE_MS_SPENT
     return min(max(left_ms / 3, PACE_MS_MIN), left_ms / 2)
 
 
@@ -47,8 +51,8 @@ class Renewer:
     """`with Renewer(...):` around what has to happen under the leases."""
 
     __slots__ = (
-        "_caller", "_clock", "_deadline_ms", "_has_batch", "_items", "_lease_ms", "_queue",
-        "_stopping", "_thread", "_warn",
+        "_caller", "_deadline_ms", "_has_batch", "_items", "_lease_ms", "_queue", "_stopping",
+        "_thread", "_warn",
     )  # fmt: skip
 
     def __init__(
@@ -58,13 +62,11 @@ class Renewer:
         messages: Sequence[Message],
         *,
         warn: Callable[[str], None],
-        clock: Clock | None = None,
     ) -> None:
         self._caller = caller.twin()
         self._queue = queue
         self._items = [SettleItem(each.seq_number, each.lock_token) for each in messages]
         self._warn = warn
-        self._clock = clock or SystemClock()
         self._has_batch = True
         deadlines = [each.locked_until_ms for each in messages if each.locked_until_ms]
         self._deadline_ms: int | None = min(deadlines, default=None)
@@ -92,7 +94,10 @@ class Renewer:
         self._thread.join(_STOP_SECONDS)
 
     def _left_ms(self) -> float | None:
-        return None if self._deadline_ms is None else self._deadline_ms - self._clock.now_ms()
+        now_ms = self._caller.now_ms()
+        if self._deadline_ms is None or now_ms is None:
+            return None
+        return self._deadline_ms - now_ms
 
     def _run(self) -> None:
         while self._items and not self._stopping.wait(pace_ms(self._left_ms()) / 1000):
@@ -113,7 +118,6 @@ class Renewer:
                 self._warn("this broker has no RenewBatch; leases are renewed one by one")
         if not self._has_batch:
             self._renew_singly()
-        self._forget_spent()
 
     def _renew_batch(self) -> None:
         held: list[SettleItem] = []
@@ -131,7 +135,7 @@ class Renewer:
 
     def _renew_singly(self) -> None:
         """An old broker does not say until when: at least as long as the batch arrived with."""
-        before_ms = self._clock.now_ms()
+        before_ms = self._caller.now_ms()
         held: list[SettleItem] = []
         failure: MqliteError | None = None
         for item in self._items:
@@ -145,10 +149,13 @@ class Renewer:
         self._items = held
         if failure is not None:
             raise failure
-        self._deadline_ms = None if self._lease_ms is None else int(before_ms + self._lease_ms)
+        if before_ms is None or self._lease_ms is None:
+            self._deadline_ms = None
+        else:
+            self._deadline_ms = int(before_ms + self._lease_ms)
 
     def _forget_spent(self) -> None:
-        """A deadline in the past, also one by a broker's clock that is not ours, paces nothing."""
+        """When nothing was learnt, a deadline in the past paces nothing."""
         left_ms = self._left_ms()
         if left_ms is not None and left_ms <= 0:
             self._deadline_ms = None

@@ -53,6 +53,10 @@ class RetryingCaller:
         """Another of the same."""
         return RetryingCaller(self._caller.twin(), self._retries)
 
+    def now_ms(self) -> int | None:
+        """As the other caller's."""
+        return self._caller.now_ms()
+
     def hang_up(self) -> None:
         """End the call in flight gently, and make none again."""
         self._is_over.set()

@@ -51,6 +51,10 @@ class EngineCaller:
         """Another caller of the same engine."""
         return EngineCaller(self._engine, self._trio)
 
+    def now_ms(self) -> int | None:
+        """The engine's time."""
+        return self._engine.clock.now_ms()
+
     def hang_up(self) -> None:
         """End calls in flight; the engine takes back a claim that nobody got, uncounted."""
         try:

@@ -14,12 +14,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from email.utils import formatdate
 from functools import partial
 from typing import BinaryIO
 
 import msgspec
 import trio
 
+from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract.calls import BY_PATH
 from mqlite_actor.contract.decode import decode_request
 from mqlite_actor.contract.errors import MqliteError
@@ -49,10 +51,11 @@ Answer = Callable[[Recorded], bytes | None]
 """Raw reply bytes; None closes the connection without a word. An empty body keeps it open."""
 
 
-def reply(status: int, content: object, *, headers: str = "") -> bytes:
-    """A well-formed JSON reply."""
+def reply(status: int, content: object, *, headers: str = "", now_ms: int | None = None) -> bytes:
+    """A well-formed JSON reply, of now by the broker's clock."""
     body = content if isinstance(content, bytes) else msgspec.json.encode(content)
-    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{headers}"
+    date = formatdate((now_ms or SystemClock().now_ms()) // 1000, usegmt=True)
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nDate: {date}\r\n{headers}"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 

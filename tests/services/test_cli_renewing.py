@@ -11,7 +11,7 @@ import pytest
 
 from mqlite_actor.clock import ManualClock, SystemClock
 from mqlite_actor.engine.engine import EngineOptions
-from mqlite_cli.renewing import PACE_MS_MIN, PACE_MS_UNKNOWN, pace_ms
+from mqlite_cli.renewing import PACE_MS_MIN, PACE_MS_SPENT, PACE_MS_UNKNOWN, pace_ms
 from tests.sdk.loopback import (
     BOUND_SECONDS,
     Answer,
@@ -20,6 +20,7 @@ from tests.sdk.loopback import (
     engine_replies,
     loopback,
     refusal,
+    reply,
 )
 from tests.services.cli_process import Shell
 
@@ -191,6 +192,34 @@ def test_a_renewal_that_fails_is_tried_again_as_it_was(tmp_path: Path) -> None:
         assert it.calls(RENEW_ONE) == 0
 
 
+@pytest.mark.parametrize("ahead_ms", [60_000, -60_000])
+def test_leases_are_kept_by_the_brokers_clock_whatever_ours_says(
+    tmp_path: Path, ahead_ms: int
+) -> None:
+    clock = ManualClock(SystemClock().now_ms() + ahead_ms)
+    renewed = threading.Event()
+
+    def dated(request: Recorded, answer: Answer) -> bytes | None:
+        head, _, body = (answer(request) or b"").partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        return reply(200, body, now_ms=clock.now_ms())
+
+    def renew(request: Recorded, answer: Answer) -> bytes | None:
+        renewed.set()
+        return dated(request, answer)
+
+    def settle(request: Recorded, answer: Answer) -> bytes | None:
+        assert renewed.wait(BOUND_SECONDS / 2), "a lease of two seconds was left alone"
+        assert it.calls(RENEW) < 10, "and not in a circle"
+        return answer(request)
+
+    options = EngineOptions(clock=clock, background=False)
+    handlers: dict[str, Handle] = {RECEIVE: dated, RENEW: renew, SETTLE: settle}
+    with scene(tmp_path, handlers, options) as it:
+        it.filled(1, lock="2s").shell.ok("receive", "q")
+        assert total(it) == 0
+
+
 def test_a_pipe_slower_than_the_lease_loses_nothing(tmp_path: Path) -> None:
     """Nobody reads until the lease was renewed three times over."""
     with scene(tmp_path, {}) as it:
@@ -217,9 +246,9 @@ def test_a_pipe_slower_than_the_lease_loses_nothing(tmp_path: Path) -> None:
         (120, PACE_MS_MIN),
         (90, 45),
         (2, 1),
-        (0.5, 0),
-        (0, 0),
-        (-5, 0),
+        (0.5, PACE_MS_SPENT),
+        (0, PACE_MS_SPENT),
+        (-5, PACE_MS_SPENT),
     ],
 )
 def test_a_pass_comes_after_a_third_of_the_lease_and_never_after_its_half(
