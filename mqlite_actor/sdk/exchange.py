@@ -258,13 +258,17 @@ SEVERAL_MISSING: frozenset[type[wire.Request[Any]]] = frozenset({
 })  # fmt: skip
 """Calls whose `not_found` may also be a message, a key or a subscription."""
 
+OF_A_QUEUE = ("queue ", "subscription ", "no queue or topic ")
+"""How the words of every `not_found` begin that is a queue's."""
+
 FILTERED = (wire.SubscribeRequest, ext.SearchRequest)
 
 
 def narrowed(request: wire.Request[Any], error: MqliteError) -> MqliteError:
     """The class that an engine of this program raises, where the code names only its parent: a
     program that moves from one to a broker catches the same."""
-    if type(error) is errors.NotFound and type(request) not in SEVERAL_MISSING:
+    is_queue = type(request) not in SEVERAL_MISSING or error.message.startswith(OF_A_QUEUE)
+    if type(error) is errors.NotFound and is_queue:
         return errors.QueueNotFound(error.message)
     is_filter = isinstance(request, FILTERED) and error.message.startswith("invalid filter")
     if type(error) is InvalidArgument and is_filter:

@@ -6,7 +6,7 @@ import pytest
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
-from mqlite_actor.contract.errors import InvalidArgument, NotFound
+from mqlite_actor.contract.errors import InvalidArgument, QueueNotFound
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.sdk.handle import Handle
@@ -59,16 +59,16 @@ async def test_negative_bounds_are_refused_before_the_queue_is_looked_up(
 
 @pytest.mark.promise("E125", "W121", "W123")
 async def test_unknown_queues_are_not_found(handle: Handle, queue: str) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(QueueNotFound):
         await asking.redrive(handle, queue)
-    with pytest.raises(NotFound):
+    with pytest.raises(QueueNotFound):
         await asking.purge(handle, queue)
     await asking.make(handle, queue)
     (seq,) = await asking.kill(handle, queue)
     topic = f"{queue}-topic"
     await asking.subscribe(handle, topic, f"{queue}-sub")
     for target in (f"{queue}-unknown", topic):
-        with pytest.raises(NotFound):
+        with pytest.raises(QueueNotFound):
             await asking.redrive(handle, queue, target)
     assert await asking.states(handle, queue) == {seq: "dead_lettered"}
 

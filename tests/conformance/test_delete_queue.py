@@ -14,8 +14,8 @@ from mqlite_actor.contract.errors import (
     InvalidArgument,
     LockLost,
     NameConflict,
-    NotFound,
     QueueNotEmpty,
+    QueueNotFound,
 )
 from mqlite_actor.contract.wire import QueueConfig
 from mqlite_actor.engine.engine import Engine
@@ -38,9 +38,9 @@ async def test_an_empty_queue_is_deleted_by_its_generation(handle: Handle, queue
     await asking.make(handle, queue)
     await asking.delete(handle, queue, await generation(handle, queue))
     assert queue not in await names(handle)
-    with pytest.raises(NotFound):
+    with pytest.raises(QueueNotFound):
         await asking.stats(handle, queue)
-    with pytest.raises(NotFound):
+    with pytest.raises(QueueNotFound):
         await asking.send_one(handle, queue)
 
 
@@ -98,7 +98,7 @@ async def test_subscriptions_and_topics_are_refused(handle: Handle, queue: str) 
 
 
 async def test_an_unknown_queue_is_not_found(handle: Handle, queue: str) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(QueueNotFound):
         await asking.delete(handle, queue, "0" * 32)
 
 
@@ -116,7 +116,7 @@ async def test_repeating_a_deletion_is_a_success_and_spares_the_successor(
     await asking.delete(handle, queue, first)
     assert await generation(handle, queue) == second
     await asking.delete(handle, queue, second)
-    with pytest.raises(NotFound):
+    with pytest.raises(QueueNotFound):
         await asking.delete(handle, queue, "0" * 32)
 
 
@@ -165,7 +165,7 @@ async def test_a_successor_knows_nothing_of_the_deleted_queue(handle: Handle, qu
     await asking.delete(handle, queue, await generation(handle, queue))
     with pytest.raises(LockLost):
         await asking.complete(handle, queue, message)
-    with pytest.raises(NotFound):
+    with pytest.raises(QueueNotFound):
         await asking.renew(handle, queue, message)
     await asking.make(handle, queue, config)
     with pytest.raises(LockLost):

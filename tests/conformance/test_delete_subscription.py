@@ -12,6 +12,7 @@ from mqlite_actor.contract.errors import (
     NameConflict,
     NotFound,
     QueueNotEmpty,
+    QueueNotFound,
 )
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk.handle import Handle
@@ -35,7 +36,7 @@ async def test_an_empty_subscription_is_gone_and_gets_nothing_any_more(
     reply = await handle.delete_subscription(topic, queue)
     assert (reply.deleted, reply.discarded) == (True, 0)
     assert [each.name for each in await asking.subscriptions(handle, topic)] == [f"{queue}-other"]
-    with pytest.raises(NotFound):
+    with pytest.raises(QueueNotFound):
         await asking.stats(handle, queue)
     await asking.send_one(handle, topic)
     assert (await asking.stats(handle, f"{queue}-other")).active == 1
@@ -46,7 +47,7 @@ async def test_with_its_last_subscription_the_topic_is_gone(
 ) -> None:
     await asking.subscribe(handle, topic, queue)
     await handle.delete_subscription(topic, queue)
-    with pytest.raises(NotFound):
+    with pytest.raises(QueueNotFound):
         await asking.send_one(handle, topic)
     await asking.make(handle, topic)  # the name is free
 
@@ -81,7 +82,7 @@ async def test_to_discard_needs_the_generation_and_takes_every_state(
     assert (reply.deleted, reply.discarded) == (True, 7)
     with pytest.raises(LockLost):
         await held.complete()
-    with pytest.raises(NotFound):
+    with pytest.raises(QueueNotFound):
         await asking.stats(handle, queue)
 
 
@@ -112,7 +113,7 @@ async def test_a_repetition_succeeds_and_never_hits_a_successor(
 async def test_what_is_no_such_subscription_is_said_to_be_none(
     handle: Handle, queue: str, topic: str
 ) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(QueueNotFound):
         await handle.delete_subscription(topic, queue)
     await asking.make(handle, queue)
     with pytest.raises(NameConflict):

@@ -9,7 +9,7 @@ import pytest
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import ext, limits
-from mqlite_actor.contract.errors import GenerationConflict, InvalidArgument, NotFound
+from mqlite_actor.contract.errors import GenerationConflict, InvalidArgument, QueueNotFound
 from mqlite_actor.contract.wire import QueueConfig
 from mqlite_actor.sdk.handle import Handle
 from tests.conformance import asking
@@ -84,7 +84,7 @@ async def test_a_subscription_says_what_it_listens_to(handle: Handle, queue: str
     (heard,) = found.subscriptions
     assert (found.kind, heard.topic, heard.name) == ("subscription", topic, queue)
     assert heard.expr == 'subject == "x"'
-    with pytest.raises(NotFound, match="is a topic"):
+    with pytest.raises(QueueNotFound, match="is a topic"):
         await handle.describe_queue(topic)
 
 
@@ -167,7 +167,7 @@ async def test_a_bad_value_is_refused_by_its_name_and_changes_nothing(
 
 async def test_unknown_names_are_not_found(handle: Handle, queue: str) -> None:
     for call in (handle.describe_queue(queue), handle.update_queue(queue)):
-        with pytest.raises(NotFound):
+        with pytest.raises(QueueNotFound):
             await call
     with pytest.raises(InvalidArgument, match="name"):
         await handle.describe_queue("")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqlite_actor.clock import ManualClock
-from mqlite_actor.contract.errors import InvalidArgument, NotFound
+from mqlite_actor.contract.errors import InvalidArgument, QueueNotFound
 from mqlite_actor.contract.ext import Finding, Reason
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.sdk.handle import Handle
@@ -174,7 +174,7 @@ async def test_looking_changes_nothing_and_shows_no_token_no_body_and_no_propert
 async def test_an_unknown_queue_and_a_negative_number_are_refused(
     handle: Handle, queue: str
 ) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(QueueNotFound):
         await handle.explain(queue)
     with pytest.raises(InvalidArgument, match="seq_number"):
         await handle.explain(queue, -1)

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from mqlite_actor.clock import ManualClock
-from mqlite_actor.contract.errors import LockLost, MqliteError, NotFound
+from mqlite_actor.contract.errors import LockLost, MqliteError, QueueNotFound
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.sdk.handle import Handle
 from tests.conformance import asking
@@ -71,7 +71,7 @@ async def test_on_an_unknown_queue_a_settlement_is_lock_lost_and_a_renewal_not_f
     handle: Handle, queue: str, verb: str
 ) -> None:
     ghost = Message(seq_number=1, lock_token="0" * 32)
-    with pytest.raises(NotFound if verb == "renew" else LockLost):
+    with pytest.raises(QueueNotFound if verb == "renew" else LockLost):
         await FENCED[verb](handle, queue, ghost)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import GroupRequired, InvalidArgument
+from mqlite_actor.contract.errors import GroupRequired, InvalidFilter
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.sdk.handle import Handle
@@ -103,12 +103,12 @@ async def test_a_bad_filter_is_refused_and_nothing_is_made(
     handle: Handle, queue: str, expr: str
 ) -> None:
     topic, sub = f"{queue}-topic", f"{queue}-sub"
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(InvalidFilter):
         await asking.subscribe(handle, topic, sub, expr)
     assert await asking.refusal(handle, wire.StatsRequest(queue=sub)) == "not_found"
     assert await asking.subscriptions(handle, topic) == []
     await asking.subscribe(handle, topic, sub, PAYMENTS)
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(InvalidFilter):
         await asking.subscribe(handle, topic, sub, expr)
     assert [row.expr for row in await asking.subscriptions(handle, topic)] == [PAYMENTS]
 
