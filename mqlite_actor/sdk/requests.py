@@ -29,8 +29,9 @@ Body = bytes | str | Mapping[str, Any] | list[Any] | tuple[Any, ...] | msgspec.S
 PART_MESSAGES = 1000
 PART_BYTES = 8 * MIB
 OVERHEAD_BYTES = 1 * KIB
-"""One call of `send_all`: a quarter of what a request may hold, because base64 adds a third and
-properties are not counted; and little enough for one transaction (limits.GROUP_BYTES_MAX)."""
+"""One call of `send_all`: a quarter of what a request may hold, because base64 adds a third to
+bodies and JSON may make six bytes of a character of the rest, which therefore counts as two; and
+little enough for one transaction (limits.GROUP_BYTES_MAX)."""
 
 NAMED_MAX = 20
 """Indexes that an error spells out; its `seq_numbers` have them all."""
@@ -84,7 +85,10 @@ def payload(body: Body) -> tuple[bytes, str]:
     if type(body) is bytes:
         return body, ""
     if isinstance(body, str):
-        return body.encode(), ""
+        try:
+            return body.encode(), ""
+        except UnicodeEncodeError as error:
+            raise InvalidArgument("body: half of a surrogate pair is no text") from error
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body), ""
     is_json = isinstance(body, Mapping | list | tuple | msgspec.Struct)
@@ -102,7 +106,7 @@ def parts(messages: Iterable[Message | Body]) -> Iterator[list[Message]]:
     size = 0
     for each in messages:
         (added,) = batch([each])
-        added_size = len(added.body) + OVERHEAD_BYTES
+        added_size = _size(added)
         if part and (len(part) >= PART_MESSAGES or size + added_size > PART_BYTES):
             yield part
             part, size = [], 0
@@ -110,6 +114,16 @@ def parts(messages: Iterable[Message | Body]) -> Iterator[list[Message]]:
         size += added_size
     if part:
         yield part
+
+
+def _size(message: Message) -> int:
+    """What it counts in a call, from above. What is no text where one belongs is not refused
+    here."""
+    texts = [
+        message.message_id, message.correlation_id, message.reply_to, message.group_id,
+        message.content_type, message.subject, *message.properties, *message.properties.values(),
+    ]  # fmt: skip
+    return len(message.body) + 2 * sum(len(str(each)) for each in texts) + OVERHEAD_BYTES
 
 
 def as_json(value: object) -> bytes:

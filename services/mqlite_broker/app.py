@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from quart import Request, Response
 from quart.ctx import RequestContext
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from mqlite_actor.contract import limits
 from mqlite_broker.door_app import DoorApp, DoorResponse
 from mqlite_broker.engines import AnyEngine
 from mqlite_broker.rpc import BodyRefused, Question, Reply, Rpc
 from mqlite_broker.settings import Settings
+
+TOO_LARGE = f"the request is over {limits.REQUEST_BYTES_MAX // limits.MIB} MiB; send less in a call"
 
 
 class BrokerApp(DoorApp):
@@ -55,6 +57,8 @@ def _question(current: Request) -> Question:
 async def _body(current: Request) -> bytes:
     try:
         return await current.get_data(cache=False, as_text=False, parse_form_data=False)
+    except RequestEntityTooLarge as error:
+        raise BodyRefused(413, TOO_LARGE) from error
     except HTTPException as error:
         reason = error.description or "the body could not be read"
         raise BodyRefused(error.code or 500, reason) from error

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import mqlite_actor as mq
-from mqlite_actor.contract import wire
+from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk import requesting, requests
 from mqlite_actor.sdk.handle import Handle
@@ -323,3 +323,14 @@ def test_parts_fit_a_request_and_lose_nothing() -> None:
     parts = list(requests.parts(bodies))
     assert [message.body for part in parts for message in part] == bodies
     assert [len(part) for part in parts] == [2, 2, 1000, 501, 1]
+    wide = mq.Message(properties={"k": "\0" * 1_000_000})
+    texts = [wide] * 7 + [mq.Message(subject="\0" * 5_000_000)]
+    parts = list(requests.parts(texts))
+    assert [len(part) for part in parts] == [4, 3, 1]
+    for part in parts:
+        assert len(msgspec.json.encode(part)) < limits.REQUEST_BYTES_MAX
+
+
+def test_half_a_surrogate_pair_is_said_to_be_no_text() -> None:
+    with pytest.raises(mq.InvalidArgument, match="surrogate"):
+        requests.payload("caf\ud800")
