@@ -44,17 +44,20 @@ def bodies(base: Message) -> ReadLine:
 
 
 def restored(now_ms: int) -> ReadLine:
-    """A line is a message that was exported: it keeps what is left of its time to live, and is
-    scheduled again if it was. One that has expired since is left out."""
+    """A line is a message that was exported: it keeps what is left of its time to live, which
+    begins with the moment that it is scheduled for, and is scheduled again if it was. One that has
+    expired since is left out."""
 
     def read(line: bytes) -> Entry | None:
         found = _decoded(line)
         if found is None or 0 < found.expires_at_ms <= now_ms:
             return None
         message = _merged(found, Message())
-        if found.expires_at_ms:
-            message = msgspec.structs.replace(message, ttl_ms=found.expires_at_ms - now_ms)
         is_waiting = found.state == State.SCHEDULED and found.visible_at_ms > now_ms
+        if found.expires_at_ms:
+            lives_from = found.visible_at_ms if is_waiting else now_ms
+            ttl_ms = max(1, found.expires_at_ms - lives_from)
+            message = msgspec.structs.replace(message, ttl_ms=ttl_ms)
         return Entry(message, found.visible_at_ms if is_waiting else 0)
 
     return read

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mqlite_cli.lines import restored
 from tests.sdk.loopback import Loopback, engine_replies, loopback
 from tests.services.cli_process import Shell
 
@@ -86,6 +87,23 @@ def test_what_has_expired_is_left_out_and_a_bad_line_is_named(
     assert done.err.startswith("error: line 3: not a message: ")
     assert [each["body"] for each in exported(shell, "r")] == ["Yg=="]
     assert shell.run("import", "r", "x", check=1).errors
+
+
+@pytest.mark.parametrize(
+    ("state", "visible_at_ms", "left_ms", "at_ms"),
+    [
+        ("scheduled", 90_000, 1_000, 90_000),
+        ("scheduled", 5_000, 81_000, 0),
+        ("active", 0, 81_000, 0),
+    ],
+)
+def test_a_life_that_begins_later_is_as_long_as_it_was(
+    state: str, visible_at_ms: int, left_ms: int, at_ms: int
+) -> None:
+    line = {"state": state, "visible_at_ms": visible_at_ms, "expires_at_ms": 91_000}
+    entry = restored(10_000)(json.dumps(line).encode())
+    assert entry is not None
+    assert (entry.message.ttl_ms, entry.at_ms) == (left_ms, at_ms)
 
 
 def test_pages_are_followed_without_gaps(broker: tuple[Shell, Loopback]) -> None:
