@@ -11,7 +11,7 @@ from quart.ctx import RequestContext
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from mqlite_actor.contract import limits
-from mqlite_broker.door_app import DoorApp, DoorResponse
+from mqlite_broker.door_app import DoorApp, DoorRequest, DoorResponse
 from mqlite_broker.engines import AnyEngine
 from mqlite_broker.rpc import BodyRefused, Question, Reply, Rpc
 from mqlite_broker.settings import Settings
@@ -37,6 +37,8 @@ class BrokerApp(DoorApp):
             return await _body(current)
 
         reply, log = await self.rpc.answer(_question(current), body)
+        if isinstance(current, DoorRequest):
+            current.exchange.hold(reply.room)
         log()
         return _response(reply)
 

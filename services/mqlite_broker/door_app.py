@@ -28,6 +28,7 @@ from quart_trio.wrappers import TrioRequest, TrioResponse
 from quart_trio.wrappers.request import TrioBody
 from werkzeug.exceptions import HTTPException
 
+from mqlite_broker.door_answers import Room
 from mqlite_broker.door_limits import HANDBACK_SECONDS
 
 log = logging.getLogger("mqlite.door")
@@ -50,12 +51,21 @@ class Exchange:
     will never be complete.
     """
 
-    __slots__ = ("_body", "begun", "delivered", "failure", "gone", "invite", "is_safe")
+    __slots__ = (
+        "_body", "begun", "delivered", "failure", "gone", "hang_up", "invite", "is_safe", "room",
+    )  # fmt: skip
 
     def __init__(
-        self, invite: Callable[[], Awaitable[None]], *, is_safe: bool = False, gone: bool = False
+        self,
+        invite: Callable[[], Awaitable[None]],
+        hang_up: Callable[[], None] | None = None,
+        *,
+        is_safe: bool = False,
+        gone: bool = False,
     ) -> None:
         self.invite = invite
+        self.hang_up = hang_up
+        self.room: Room | None = None
         self.is_safe = is_safe
         self.gone = gone
         self.begun = False
@@ -69,6 +79,17 @@ class Exchange:
         body.invite = self.invite
         if self.failure is not None:
             body.fail(self.failure)
+
+    def hold(self, room: Room | None) -> None:
+        """Keep the place of a large answer until `leave_room`."""
+        self.room = room
+        if room is not None:
+            room.cut = self.hang_up
+
+    def leave_room(self) -> None:
+        """The answer is written, or given up."""
+        if self.room is not None:
+            self.room.end()
 
     def fail(self, error: HTTPException) -> None:
         """Have `error` raised where the application awaits the body, now or later."""
@@ -109,6 +130,7 @@ class DoorRequest(TrioRequest):
     """A request with a `DoorBody`."""
 
     body_class = DoorBody
+    exchange: Exchange
 
 
 class DoorResponse(TrioResponse):
@@ -135,6 +157,8 @@ class AppConnection(TrioASGIHTTPConnection):
 
     def _create_request_from_scope(self, send: ASGISendCallable) -> Request:
         request = super()._create_request_from_scope(send)
+        if isinstance(request, DoorRequest):
+            request.exchange = self.exchange
         if isinstance(request.body, DoorBody):
             self.exchange.bind(request.body)
         return request
@@ -167,6 +191,13 @@ class AppConnection(TrioASGIHTTPConnection):
         RESPONSE_TIMEOUT does not apply: the door bounds each write instead, and an answer may be
         long.
         """
+        try:
+            await self._answer(request, send)
+        finally:
+            self.exchange.leave_room()
+        nursery.cancel_scope.cancel()
+
+    async def _answer(self, request: Request, send: ASGISendCallable) -> None:
         response = await self.app.handle_request(request)
         undelivered = response.undelivered if isinstance(response, DoorResponse) else None
         try:
@@ -176,7 +207,6 @@ class AppConnection(TrioASGIHTTPConnection):
         finally:
             if undelivered is not None and not self.exchange.delivered:
                 await hand_back(undelivered, begun=self.exchange.begun)
-        nursery.cancel_scope.cancel()
 
     async def _has_left(self) -> bool:
         """Whether anything says that nobody waits for the answer any more."""

@@ -108,7 +108,12 @@ class Connection(TCPServer):
         try:
             async with TaskGroup() as group:
                 self.talk = DoorProtocol(
-                    self.doorway, group, ends, send=self.protocol_send, stir=self._stir
+                    self.doorway,
+                    group,
+                    ends,
+                    send=self.protocol_send,
+                    stir=self._stir,
+                    hang_up=self._hang_up,
                 )
                 group.spawn(self._feed)
                 try:
@@ -208,6 +213,7 @@ class Connection(TCPServer):
         """
         view = memoryview(data)
         stall = self.doorway.limits.write_stall_seconds
+        exchange = self._talk.exchange
         for start in range(0, len(view), RECEIVE_BYTES):
             if self._talk.is_cut:
                 await trio.lowlevel.checkpoint()  # so that a streaming handler hears of it
@@ -219,6 +225,8 @@ class Connection(TCPServer):
                     self._hang_up()
             if patience.cancelled_caught:
                 self._hang_up()
+            if exchange is not None and exchange.room is not None:
+                exchange.room.taken += RECEIVE_BYTES
 
     async def _close(self) -> None:
         """End the connection after its last answer: at once, or when the client has finished.

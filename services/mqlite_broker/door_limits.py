@@ -27,6 +27,26 @@ HEADS_BYTES: Final = 16 * MIB
 """Large header blocks being read, over all connections (design.md ruling R50): sixteen of the
 largest. Without it every connection could hold one."""
 
+ANSWERS_BYTES: Final = 4 * REQUEST_BYTES_MAX
+"""Large answers that their clients have not taken yet, over all connections: as for bodies that
+come in (design.md ruling R50), half the memory of a small container. Three of the largest pages
+(PAGE_BYTES_MAX in base64) at once. Without it every connection could hold one, for as long as its
+client takes a little now and then."""
+
+ANSWERS_OWED_BYTES: Final = 4 * ANSWERS_BYTES
+"""The same with answers that cannot be refused any more, such as messages that are removed or
+belong to an attempt id: a dozen of the largest, in the memory of a usual server."""
+
+ANSWER_FREE_BYTES: Final = 64 * KIB
+"""Answers up to here do not draw on that budget: nearly all, and most fit the socket's buffer."""
+
+ANSWER_SECONDS: Final = 2.0
+"""No answer is cut before; a client that reads has taken the largest by then."""
+
+ANSWER_BYTES_PER_SECOND: Final = 256 * KIB
+"""A slower reader makes room when there is none: less than a mobile phone takes, and the largest
+page is gone within three minutes."""
+
 BODY_REST_BYTES: Final = 64 * KIB
 """A request answered before its body was read keeps its connection if no more than this is
 missing; reading the rest is cheaper than a new connection."""
@@ -78,6 +98,7 @@ POLL_PAUSE_SECONDS_MAX: Final = 1.0
 
 BODY_LATE: Final = "the body did not arrive in the time that there is for it"
 NO_ROOM: Final = "too many large requests are being read"
+NO_ANSWER_ROOM: Final = "too many large answers wait for their clients; ask again, or for less"
 """What the 408 and the 503 of either door say."""
 
 LIFESPAN_SECONDS: Final = 2.0

@@ -70,6 +70,7 @@ class DoorProtocol(H11Protocol):
         *,
         send: Callable[[Event], Awaitable[None]],
         stir: Callable[[], None],
+        hang_up: Callable[[], None],
     ) -> None:
         super().__init__(
             ASGIWrapper(doorway.app),  # not used: each stream gets `_run_app`
@@ -92,6 +93,7 @@ class DoorProtocol(H11Protocol):
         self.is_leaving = False
         self.is_parked = False
         self._stir = stir
+        self._hang_up = hang_up
         self._held_head = b""
         self._head_lines = 0
         self._is_for_the_lane = False
@@ -211,7 +213,9 @@ class DoorProtocol(H11Protocol):
             self._head_lines = 0
             limit = self.doorway.app.config["MAX_CONTENT_LENGTH"]
             self._intake = Intake(declared_bytes(request), limit, self.doorway.ingress)
-            self.exchange = Exchange(self._invite, is_safe=is_safe, gone=self.is_leaving)
+            self.exchange = Exchange(
+                self._invite, self._hang_up, is_safe=is_safe, gone=self.is_leaving
+            )
             self._enter(Phase.BODY, self.doorway.limits.body_seconds)
             await self._create_stream(request)
 

@@ -31,6 +31,7 @@ from mqlite_broker.lane_head import HEAD_END, Plan, may_become_ours
 from mqlite_broker.rpc import Log, Reply
 
 if TYPE_CHECKING:
+    from mqlite_broker.door_answers import Room
     from mqlite_broker.lane import Lane
 
 TURN_REQUESTS: Final = 16
@@ -307,17 +308,26 @@ class LaneConnection:
     # -- answers -----------------------------------------------------------------------------------
 
     async def _reply(self, reply: Reply, log: Log, *, is_last: bool) -> bool:
-        """Write an answer, or take back what it held; false when it was not wholly written.
+        """Write an answer, or take back what it held; false when it was not wholly written."""
+        if reply.room is None:
+            return await self._offer(reply, log, is_last=is_last)
+        reply.room.cut = self.close
+        try:
+            return await self._offer(reply, log, is_last=is_last)
+        finally:
+            reply.room.end()
 
-        Its line in the log is made while the client already reads.
-        """
+    async def _offer(self, reply: Reply, log: Log, *, is_last: bool) -> bool:
+        """The same. Its line in the log is made while the client already reads."""
         if reply.undelivered is not None:
             self._lane.watch.look()
             if self.is_leaving or self._is_closed:
                 log()
                 await hand_back(reply.undelivered, begun=False)
                 return False
-        data = self._lane.head(reply, is_last=is_last) + reply.body
+        # A large body is not copied to be written with its head.
+        first = reply.body if reply.room is None else reply.body[:RECEIVE_BYTES]
+        data = self._lane.head(reply, is_last=is_last) + first
         try:
             sent = self._sock.send(data)
         except BlockingIOError:
@@ -325,13 +335,16 @@ class LaneConnection:
         except OSError:
             sent = -1
         log()
-        if sent == len(data) or (sent >= 0 and await self._write(memoryview(data)[sent:])):
-            return True
+        if sent == len(data) or (sent >= 0 and await self._write(memoryview(data)[sent:], None)):
+            if len(first) == len(reply.body):
+                return True
+            if await self._write(memoryview(reply.body)[RECEIVE_BYTES:], reply.room):
+                return True
         if reply.undelivered is not None:
             await hand_back(reply.undelivered, begun=True)
         return False
 
-    async def _write(self, view: memoryview) -> bool:
+    async def _write(self, view: memoryview, room: Room | None) -> bool:
         """The rest of an answer in slices, each within the stall bound; false if it was not taken.
 
         Shielded, because half an answer is worse than either; `cut` closes the socket instead.
@@ -340,7 +353,7 @@ class LaneConnection:
             part = view[start : start + RECEIVE_BYTES]
             with trio.move_on_after(self._lane.limits.write_stall_seconds, shield=True):
                 try:
-                    while part:
+                    while part and not self._is_closed:
                         await trio.lowlevel.wait_writable(self._descriptor)
                         try:
                             part = part[self._sock.send(part) :]
@@ -350,6 +363,8 @@ class LaneConnection:
                     return False
             if part:
                 return False
+            if room is not None:
+                room.taken = min(start + RECEIVE_BYTES, len(view))
         return True
 
     async def _finish(self, *, is_sending: bool) -> None:

@@ -35,9 +35,13 @@ from mqlite_actor.contract.errors import (
 )
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
+from mqlite_actor.sdk.exchange import is_read
+from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
 from mqlite_broker import metrics, pages, ui
 from mqlite_broker.access_log import Entry
 from mqlite_broker.auth import Access, Authenticator, check_origin
+from mqlite_broker.door_answers import Answers, Room
+from mqlite_broker.door_limits import ANSWER_FREE_BYTES, NO_ANSWER_ROOM
 from mqlite_broker.engines import AnyEngine
 from mqlite_broker.settings import Settings
 from mqlite_broker.traffic import Traffic
@@ -87,6 +91,8 @@ class Reply(msgspec.Struct, frozen=True):
     content_type: str
     fields: tuple[Field, ...] = ()
     undelivered: Undelivered | None = None
+    room: Room | None = None
+    """The place of a large answer in the budget of all; whoever writes it ends it."""
 
 
 class BodyRefused(Exception):
@@ -127,6 +133,7 @@ class Rpc:
             settings.tokens, settings.monitor_tokens, engine.authenticate
         )
         self.traffic = Traffic()
+        self.answers = Answers()
         self.served = tuple(call for call in CALLS if call.request in engine.served)
         self._calls = {path: call for path, call in BY_PATH.items() if call in self.served}
         self._cors = settings.cors
@@ -278,7 +285,19 @@ class Rpc:
         undelivered = None
         if isinstance(command, wire.ReceiveRequest) and isinstance(reply, wire.MessagesResponse):
             undelivered = partial(self._hand_back, command, reply) if reply.messages else None
-        return Reply(200, _encode(reply) + b"\n", JSON, fields, undelivered)
+        encoded = _encode(reply) + b"\n"
+        if len(encoded) <= ANSWER_FREE_BYTES:
+            return Reply(200, encoded, JSON, fields, undelivered)
+        # The messages themselves are not needed any more, and may be as large as the answer.
+        entry.reply = light = _without_bodies(reply)
+        if undelivered is not None and isinstance(command, wire.ReceiveRequest):
+            undelivered = partial(self._hand_back, command, light)
+        room = self.answers.room(len(encoded), is_owed=not _may_be_refused(command))
+        if room is None:
+            if undelivered is not None:
+                await undelivered(False)
+            raise Unavailable(NO_ANSWER_ROOM)
+        return Reply(200, encoded, JSON, fields, undelivered, room)
 
     def _need(self, access: Access, right: Right) -> None:
         if right not in access.rights:
@@ -311,6 +330,22 @@ class Rpc:
         begun: bool,  # noqa: FBT001  # the doors' signature
     ) -> None:
         await self.engine.hand_back(command, reply, is_counted=begun)
+
+
+def _may_be_refused(command: wire.Request[Any]) -> bool:
+    """Whether nothing has happened, or nothing that cannot be taken back."""
+    if isinstance(command, wire.ReceiveRequest):
+        return not command.receive_attempt_id and command.receive_mode != RECEIVE_AND_DELETE
+    return is_read(command)
+
+
+def _without_bodies(reply: wire.Response) -> wire.MessagesResponse:
+    """What log and hand-back need to know of messages that were handed out."""
+    messages = reply.messages if isinstance(reply, wire.MessagesResponse) else []
+    leases = [
+        wire.Message(seq_number=each.seq_number, lock_token=each.lock_token) for each in messages
+    ]
+    return wire.MessagesResponse(messages=leases)
 
 
 _BODY_ERRORS: Final[dict[int, type[MqliteError]]] = {413: MessageTooLarge, 503: Unavailable}
