@@ -79,6 +79,7 @@ def test_no_file_holds_a_token(path: str) -> None:
 def test_compose_publishes_on_this_machine_only_and_writes_into_its_volume_only() -> None:
     (whole,) = loaded("compose.yaml")
     broker = whole["services"]["mqlite"]
+    assert whole["name"] == "mqlite", "else it is the folder's, and anybody's who has such a folder"
     assert broker["ports"] == ["127.0.0.1:6754:6754"]
     assert broker["volumes"] == ["mqlite:/data"]
     assert "mqlite" in whole["volumes"]
