@@ -91,6 +91,9 @@ def test_compose_publishes_on_this_machine_only_and_writes_into_its_volume_only(
 
 def test_the_monitoring_ports_are_open_to_this_machine_only() -> None:
     (whole,) = loaded("monitoring/compose.yaml")
+    assert whole["name"] == "mqlite-monitoring"
+    user, _, group = whole["services"]["prometheus"]["user"].rpartition(":")
+    assert (user, group) == ("${MQLITE_MONITORING_USER:-65534}", "65534"), "/prometheus is its"
     for service in whole["services"].values():
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
         assert not service["image"].endswith(":latest")
