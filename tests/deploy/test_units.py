@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from mqlite_broker.settings import VARIABLES
+from tests.deploy.containers import OWN, PAGES
 from tests.deploy.prometheus_process import promtool
 from tests.house.tree import ROOT, project_files
 from tests.services.broker_process import started_by
@@ -100,6 +101,12 @@ def test_the_monitoring_ports_are_open_to_this_machine_only() -> None:
         for volume in service["volumes"]:
             source = volume.partition(":")[0]
             assert source in whole["volumes"] or (DEPLOY / "monitoring" / source).is_dir()
+
+
+def test_every_name_that_the_drill_on_an_engine_changes_stands_somewhere() -> None:
+    texts = [(ROOT / name).read_text("utf-8") for name in PAGES]
+    texts += [path.read_text("utf-8") for path in DEPLOY.glob("**/compose.yaml")]
+    assert [shown for shown, _ in OWN if shown not in "".join(texts)] == []
 
 
 def test_kubernetes_runs_one_broker_without_rights_on_one_disk() -> None:

@@ -34,9 +34,9 @@ FOR_ONE_MACHINE: Final = {
     "examples/walk-through": "installs from a registry; tests/packages/test_installed.py installs",
     "how-to/backup": "a cron job and somebody's bucket; the newcomer runs the command in it",
     "how-to/live-monitor": "installs from a registry; tests/packages/test_installed.py installs",
-    "how-to/monitoring": "containers; tests/deploy/test_monitoring.py runs what is in them",
+    "how-to/monitoring": "containers; tests/deploy/test_engine.py follows it if asked to",
     "how-to/remote-store": "installs from registries; the newcomer finds what that starts",
-    "how-to/run-as-a-service": "containers; tests/deploy/test_image.py does the image's steps",
+    "how-to/run-as-a-service": "containers; tests/deploy/test_engine.py, if asked to",
 }
 """Page → why its `sh` blocks are not run as they stand, and what is."""
 
