@@ -60,6 +60,7 @@ def test_the_broker_has_no_rights_and_writes_into_its_volume_only(stand: Stand) 
         "10001", "mqlite:700", "CapEff:", nothing, "CapBnd:", nothing, "NoNewPrivs:", "1",
     ]  # fmt: skip
     assert stand.looked(".Config.StopTimeout") == "30"
+    assert stand.looked(".HostConfig.LogConfig.Config") == "map[max-file:5 max-size:10m]"
 
 
 def test_a_backup_an_upgrade_and_a_restore_keep_what_was_sent(stand: Stand) -> None:

@@ -86,6 +86,7 @@ def test_compose_publishes_on_this_machine_only_and_writes_into_its_volume_only(
     assert "mqlite" in whole["volumes"]
     assert (broker["read_only"], broker["cap_drop"]) == (True, ["ALL"])
     assert broker["stop_grace_period"] == f"{GRACE_SECONDS}s"
+    assert broker["logging"]["options"] == {"max-size": "10m", "max-file": "5"}
     assert "MQLITE_ADDR" not in broker["environment"], "blank, it would be a start error"
     assert (DEPLOY / broker["build"] / "Dockerfile").resolve() == ROOT / "Dockerfile"
 
