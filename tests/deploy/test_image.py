@@ -114,10 +114,10 @@ def serves_as_its_user_writes_into_its_volume_only_and_stops_in_order(image: Ima
 def health(image: Image, port: int) -> int:
     """The exit code of the image's own probe, asked at the port of this test."""
     program, *words = json.loads(image.stage.settings["HEALTHCHECK"])
-    words = [word.replace("6754", str(port)) for word in words]
     done = subprocess.run(
         [image.stage.at(f"/opt/mqlite/bin/{program}"), *words],
-        env=image.environ(), capture_output=True, timeout=60, check=False,
+        env=image.environ(MQLITE_ADDR=f"127.0.0.1:{port}"),
+        capture_output=True, timeout=60, check=False,
     )  # fmt: skip
     return done.returncode
 
