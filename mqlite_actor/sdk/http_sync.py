@@ -308,8 +308,7 @@ class _Connection:
                 else f"broke off in the middle of its answer ({_reason(error)})"
             )
             raise _Lost(reason, is_sent=is_sent, is_dead_socket=is_unanswered) from error
-        date = response.getheader("Date", "")
-        is_kept = is_sent and not response.will_close
+        date, is_kept = response.getheader("Date", ""), is_sent and not response.will_close
         return _Reply(response.status, content, date, is_kept=is_kept)
 
     def _send(self, target: str, parts: exchange.HttpParts) -> bool:

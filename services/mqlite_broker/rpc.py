@@ -36,7 +36,6 @@ from mqlite_actor.contract.errors import (
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
 from mqlite_actor.sdk.exchange import is_read
-from mqlite_actor.semantics.receive import RECEIVE_AND_DELETE
 from mqlite_broker import metrics, pages, ui
 from mqlite_broker.access_log import Entry
 from mqlite_broker.auth import Access, Authenticator, check_origin
@@ -51,6 +50,9 @@ _log = logging.getLogger("mqlite.broker")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 METRICS: Final = "/metrics"
+
+RECEIVE_AND_DELETE: Final = 1
+"""The wire's receive_mode of a claim that cannot be taken back."""
 
 PATH_CHARACTERS: Final = 200
 """How much of an unknown path its 404 repeats."""
