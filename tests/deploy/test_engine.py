@@ -104,6 +104,12 @@ def test_a_stop_answers_a_long_poll_and_is_in_order(stand: Stand) -> None:
     stand.follow(READY)
 
 
+def test_a_second_broker_on_the_volume_is_refused(stand: Stand) -> None:
+    said = stand.follow(f"{COMPOSE} run --rm mqlite 2>&1 || echo $?")
+    assert "/data/mq.db is in use by another engine" in said
+    assert said.endswith("\n1\n")
+
+
 def test_a_folder_of_somebody_else_is_refused_by_name(stand: Stand) -> None:
     (stand.folder / "data").mkdir()
     said = stand.follow(f"docker run --rm -v $PWD/data:/data --read-only {NAME} 2>&1 || echo $?")
