@@ -6,6 +6,7 @@ a user sees in site-packages: five packages at most, each with a name of its own
 
 from __future__ import annotations
 
+import re
 import tomllib
 import zipfile
 from email.parser import Parser
@@ -48,6 +49,15 @@ def test_every_package_is_known_to_the_import_linter() -> None:
     assert {Path(each).name for each in listed} == set(
         pyproject()["tool"]["importlinter"]["root_packages"]
     )
+
+
+def test_what_the_door_takes_apart_is_bounded_above() -> None:
+    """It subclasses them, and imports names that they move: Quart 0.23, which only Python 3.13 and
+    newer are given, has no RequestContext, and no broker started there."""
+    broker = pyproject()["project"]["optional-dependencies"]["broker"]
+    for name in ("hypercorn", "quart", "quart-trio"):
+        bounds = [each for each in broker if re.split("[<>=!~]", each)[0] == name]
+        assert "<" in "".join(bounds), f"{name}: {bounds}"
 
 
 def test_the_wheel_holds_the_packages_at_its_top_level(wheel: zipfile.ZipFile) -> None:
