@@ -88,7 +88,7 @@ class Stand:
     def told(self, word: str, act: str) -> None:
         """Return once the engine has told `word` of the broker, after `act`."""
         events = f"timeout 180 docker events --since $began --filter container={BROKER}"
-        self.follow(f"began=$(date +%s); {act}; grep -m 1 '{word}' < <({events} 2>/dev/null)")
+        self.follow(f"began=$(date +%s.%N); {act}; grep -m 1 '{word}' < <({events} 2>/dev/null)")
 
     def looked(self, what: str) -> str:
         return self.follow(f"docker inspect --format '{{{{{what}}}}}' {BROKER}").strip()

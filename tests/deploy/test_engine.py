@@ -74,7 +74,8 @@ def test_a_backup_an_upgrade_and_a_restore_keep_what_was_sent(stand: Stand) -> N
 def test_a_broker_that_is_killed_is_started_again_with_its_messages(stand: Stand) -> None:
     number = stand.looked(".State.Pid")
     kill = f"docker run --rm --pid host --user 0 --entrypoint python {NAME}"
-    stand.told("health_status: healthy", f"{kill} -c 'import os; os.kill({number}, 9)'")
+    stand.told("container start", f"{kill} -c 'import os; os.kill({number}, 9)'")
+    stand.follow(READY)
     assert stand.looked(".RestartCount") == "1"
     assert " active=1 " in stand.mqlite("metrics jobs")
 
