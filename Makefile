@@ -2,7 +2,8 @@
 # runs the random tests long, `make soak` loads a broker for twenty minutes, `make mutants` looks for
 # wrongs that no test notices, `make audit` asks for known faults of what we depend on, `make bench`
 # measures (about an hour; SCALE=0.1 RUNS=1 for a look), `make lowest` runs the suite on the oldest
-# versions that pyproject.toml allows. All of them keep what they install in .venv; a stamp file there
+# versions that pyproject.toml allows, `make containers` follows the pages about containers on a real
+# engine. All of them keep what they install in .venv; a stamp file there
 # says that it matches pyproject.toml.
 
 VENV    := .venv
@@ -13,7 +14,7 @@ WORKERS ?= 2
 RUNS    ?= 5
 SCALE   ?= 1
 
-.PHONY: run test lowest proof soak mutants audit bench lint format clean
+.PHONY: run test lowest containers proof soak mutants audit bench lint format clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -33,6 +34,10 @@ test: $(VENV)/.installed-test
 TESTS   ?=
 lowest:
 	WORKERS=$(WORKERS) .ci/lowest $(TESTS)
+
+# The pages about containers, followed on the Docker engine of this machine; some minutes.
+containers: $(VENV)/.installed-test
+	MQLITE_CONTAINERS=1 $(BIN)/python -m pytest -x tests/deploy/test_engine.py
 
 # The same tests that CI runs a slice of, long: an hour on two cores, and two more for the last layer.
 # Each prints the seed that repeats it. A layer that has passed on this very product is not run again;

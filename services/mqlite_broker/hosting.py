@@ -20,7 +20,8 @@ from mqlite_broker.app import BrokerApp
 from mqlite_broker.door import Door, DoorLimits, serve_door
 from mqlite_broker.settings import Settings
 
-EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, not bound
+NEAR: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # not bound
+"""By what means every address of a kind, the one of this machine. One on `::` takes no IPv4."""
 
 
 class Base(NamedTuple):
@@ -85,6 +86,6 @@ async def host(
 def base_of(settings: Settings, listeners: Sequence[trio.SocketListener], scheme: str) -> Base:
     """Where bound listeners are reached."""
     port = listeners[0].socket.getsockname()[1]
-    name = "127.0.0.1" if settings.host in EVERYWHERE else settings.host
+    name = NEAR.get(settings.host, settings.host)
     shown = f"[{name}]" if ":" in name else name
     return Base(name, port, f"{scheme}://{shown}:{port}")

@@ -103,7 +103,9 @@ async def test_the_start_is_told_in_the_contracts_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("T68")
-@pytest.mark.parametrize("addr", ["127.0.0.1:0", "localhost:0", "0.0.0.0:0", ":0", "[::1]:0"])
+@pytest.mark.parametrize(
+    "addr", ["127.0.0.1:0", "localhost:0", "0.0.0.0:0", ":0", "[::1]:0", "[::]:0"]
+)
 async def test_connecting_succeeds_as_soon_as_the_ready_line_is_there(
     tmp_path: Path, addr: str
 ) -> None:
@@ -111,7 +113,9 @@ async def test_connecting_succeeds_as_soon_as_the_ready_line_is_there(
         pytest.skip("no IPv6 on the loopback of this machine")
     with started(tmp_path, "--addr", addr, MQLITE_DB=":memory:") as broker:
         host = broker.url.removeprefix("http://").rpartition(":")[0].strip("[]")
-        assert host == {"[::1]:0": "::1", "localhost:0": "localhost"}.get(addr, "127.0.0.1")
+        assert host == {"[::1]:0": "::1", "[::]:0": "::1", "localhost:0": "localhost"}.get(
+            addr, "127.0.0.1"
+        )
         async with Client(await trio.open_tcp_stream(host, broker.port)) as client:
             assert (await client.ask(raw("/healthz", method="GET"))).body == b"ok"
 
