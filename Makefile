@@ -3,8 +3,8 @@
 # wrongs that no test notices, `make audit` asks for known faults of what we depend on, `make bench`
 # measures (about an hour; SCALE=0.1 RUNS=1 for a look), `make lowest` runs the suite on the oldest
 # versions that pyproject.toml allows, `make containers` follows the pages about containers on a real
-# engine. All of them keep what they install in .venv; a stamp file there
-# says that it matches pyproject.toml.
+# engine. All of them keep what they install in .venv; a stamp file there says that it matches
+# pyproject.toml.
 
 VENV    := .venv
 BIN     := $(VENV)/bin
