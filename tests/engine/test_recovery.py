@@ -66,6 +66,7 @@ async def test_every_lease_of_the_dead_is_over_whatever_its_end(
         ]
         events = opened.statistics()["events"]
         assert events[("again", "delivered")] == len(redelivered)
+        assert events[("again", "recovered")] == events[("last", "recovered")] == number
     assert not audit_file(copy)
 
 
