@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -75,7 +76,8 @@ def settle(path: str) -> None:
     """What stands at the path now is there to stay."""
     sync_folder(path)
     Path(note_of(path)).unlink(missing_ok=True)
-    sync_folder(path)
+    with suppress(OSError):  # it is done; only a loss of power right now would bring the note back
+        sync_folder(path)
 
 
 def put_back(path: str) -> None:

@@ -128,6 +128,14 @@ def in_use(database: str) -> DatabaseLocked:
     )
 
 
+def _locks(descriptor: int) -> bool:
+    try:
+        _lock(descriptor)
+    except OSError:
+        return False
+    return True
+
+
 def _looked_at(database: str) -> DatabaseLocked:
     return DatabaseLocked(
         f"{database} is being looked at by a check (check, doctor, restore --dry-run), and nobody"
@@ -204,10 +212,12 @@ class FileLock:
         try:
             _lock(descriptor)
         except OSError as error:
-            # Engines have it alone; who only looks shares it, so then we could as well.
+            # Engines have it alone; who only looks shares it, so then we could as well, and another
+            # who comes now may have done just that: one more try tells.
             is_only_looked_at = _share(descriptor)
-            os.close(descriptor)
-            raise (_looked_at if is_only_looked_at else in_use)(database) from error
+            if not (is_only_looked_at and _locks(descriptor)):
+                os.close(descriptor)
+                raise (_looked_at if is_only_looked_at else in_use)(database) from error
         try:
             is_current = os.path.samestat(os.fstat(descriptor), os.stat(self.path))
         except FileNotFoundError:

@@ -75,7 +75,13 @@ class FileGuard:
 
     def check_owner(self) -> None:
         """FileReplaced if another engine may have the file as well, or had it."""
-        if self._lock is not None and not self._lock.is_held:
+        try:
+            is_held = self._lock is None or self._lock.is_held
+        except OSError as error:
+            raise StorageFailed(
+                f"the lock of {self._path} cannot be seen: {error.strerror}"
+            ) from error
+        if self._lock is not None and not is_held:
             raise FileReplaced(
                 f"{self._lock.path} was deleted while it was in use, so another engine may have"
                 " opened the file; never delete it: a lock ends with its process"

@@ -142,7 +142,7 @@ class SqliteStore:
         if self._guard is not None and self.connection.data_version() != self._version:
             try:  # somebody else has written since our COMMIT
                 self._guard.check_owner()
-            except FileReplaced:
+            except BaseException:
                 self.rollback()
                 raise
         return Transaction(self.run, self.run_many, self.ledger, write_many=self._write_many)

@@ -263,6 +263,21 @@ def test_a_lock_that_was_deleted_is_taken_anew_within_a_second(path: Path, write
         open_store(str(path))
 
 
+def test_a_lock_that_cannot_be_looked_at_leaves_no_transaction_open(
+    path: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    execute(path, "CREATE TABLE theirs (x)")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", refused)
+        with pytest.raises(StorageFailed, match="cannot be seen"):
+            writer.store.begin()
+    assert not writer.store.in_transaction
+    assert told(writer, b"after") is None
+
+
 def test_a_program_with_tables_of_its_own_is_no_second_engine(path: Path, writer: Writer) -> None:
     for number in range(3):
         execute(path, f"CREATE TABLE theirs{number} (x)")
