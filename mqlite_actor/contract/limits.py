@@ -311,9 +311,11 @@ FILTERED_BODY_BYTES: Final = 16 * 1024
 """A longer body is parsed for a filter outside of the writer: about a millisecond of work."""
 
 FILTER_CALL_BYTES: Final = 300
-FILTER_WORK_MAX: Final = 500_000
+FILTER_WORK_MAX: Final = 20_000_000
+FILTER_WIDE_WORK_MAX: Final = 500_000
 """A longer filter, its length times that of a message's texts and of a call, is asked outside of
-the writer: a millisecond. One of 200 bytes is asked at once about 2 KiB."""
+the writer: half a millisecond, and more than ten of what is usual. The second one is for texts that
+are not ASCII, whose letters take thirty times as long to be made upper or lower."""
 
 FILTER_SLICE_SECONDS: Final = 0.005
 """Filters are asked for this long before others get their turn: Python's own switch interval."""

@@ -121,7 +121,7 @@ def _check_integers(value: object, path: str) -> None:
     if isinstance(value, msgspec.Struct):
         for name in _integers(type(value)):
             _check_integers(getattr(value, name), f"{path}.{name}" if path else name)
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         for index, each in enumerate(value):
             _check_integers(each, f"{path}[{index}]")
     elif value is not UNSET and value is not None and not _is_integer(value):

@@ -91,11 +91,12 @@ def undecided(routes: list[Route], batch: list[Message], known: Verdicts) -> Und
     pairs: list[tuple[Filter, int]] = []
     for index, message in enumerate(batch):
         work = limits.FILTER_CALL_BYTES + _text_length(message)
-        is_much = longest * work > limits.FILTER_WORK_MAX
+        is_much = longest * work > limits.FILTER_WIDE_WORK_MAX
+        most = _work_max(message) if is_much else limits.FILTER_WORK_MAX
         pairs += [
             (each, index)
             for each in (filters.values() if is_much else suspects)
-            if _takes_long(each, message, work) and (each.source, index) not in known
+            if _takes_long(each, message, work, most) and (each.source, index) not in known
         ]
     return Undecided(pairs) if pairs else None
 
@@ -124,12 +125,22 @@ def wants(tx: Transaction, route: Route, index: int, facts: Facts, known: Verdic
     return verdict
 
 
-def _takes_long(filter_: Filter, message: Message, work: int) -> bool:
+def _takes_long(filter_: Filter, message: Message, work: int, most: int) -> bool:
+    source = filter_.source
     return (
         filter_.has_loops
         or (filter_.reads_body and len(message.body) > limits.FILTERED_BODY_BYTES)
-        or len(filter_.source) * work > limits.FILTER_WORK_MAX
+        or len(source) * work > (most if source.isascii() else limits.FILTER_WIDE_WORK_MAX)
     )
+
+
+def _work_max(message: Message) -> int:
+    texts = "".join((
+        message.message_id, message.correlation_id, message.reply_to, message.group_id,
+        message.content_type, message.subject,
+        *message.properties, *message.properties.values(),
+    ))  # fmt: skip
+    return limits.FILTER_WORK_MAX if texts.isascii() else limits.FILTER_WIDE_WORK_MAX
 
 
 def _text_length(message: Message) -> int:

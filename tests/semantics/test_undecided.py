@@ -59,34 +59,40 @@ def test_a_body_is_read_outside_if_it_is_large() -> None:
     assert asked(QUICK, batch=(LARGE,)) == []
 
 
-MUCH = limits.FILTER_WORK_MAX
-FILLS = MUCH // len(QUICK.source) - limits.FILTER_CALL_BYTES
-"""As long as texts may be for QUICK to be asked at once."""
+MUCH, MUCH_WIDE = limits.FILTER_WORK_MAX, limits.FILTER_WIDE_WORK_MAX
+
+
+def fills(much: int) -> int:
+    """As long as texts may be for QUICK to be asked at once."""
+    return much // len(QUICK.source) - limits.FILTER_CALL_BYTES
 
 
 TEXTS = ("subject", "message_id", "correlation_id", "reply_to", "group_id", "content_type")
 
 
+@pytest.mark.parametrize(("letter", "much"), [("x", MUCH), ("é", MUCH_WIDE)])
 @pytest.mark.parametrize("field", [*TEXTS, "keys", "values"])
-def test_long_texts_are_looked_at_outside(field: str) -> None:
+def test_long_texts_are_looked_at_outside(field: str, letter: str, much: int) -> None:
     def message(length: int) -> Message:
         if field in TEXTS:
-            return msgspec.structs.replace(Message(), **{field: "x" * length})
+            return msgspec.structs.replace(Message(), **{field: letter * length})
         key, value = (length - 1, 1) if field == "keys" else (1, length - 1)
-        return Message(properties={"k" * key: "v" * value})
+        return Message(properties={letter * key: letter * value})
 
     queue: Any = None
     routes = [Route(queue, MATCH_ALL), Route(queue, QUICK)]
-    found = undecided(routes, [message(FILLS), message(FILLS + 1), Message()], {})
+    found = undecided(routes, [message(fills(much)), message(fills(much) + 1), Message()], {})
     assert found is not None
     assert [(each.source, index) for each, index in found.pairs] == [(QUICK.source, 1)]
 
 
 def test_a_filter_that_does_much_is_asked_outside() -> None:
-    steps = MUCH // (limits.FILTER_CALL_BYTES * len("|upper()|lower()"))
-    busy = checked("subject" + "|upper()|lower()" * (steps + 1) + ' == "x"')
+    steps = MUCH_WIDE // (limits.FILTER_CALL_BYTES * len("|upper()|lower()"))
+    busy = checked("subject" + "|upper()|lower()" * (steps + 1) + ' == "é"')
     assert not busy.has_loops
     assert asked(QUICK, busy) == [(busy.source, 0)]
+    plain = checked(busy.source.replace("é", "x"))
+    assert asked(QUICK, plain) == [], "upper and lower of ASCII are nothing"
 
 
 def test_what_is_known_is_not_asked_again() -> None:
