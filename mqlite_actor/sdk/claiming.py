@@ -19,6 +19,7 @@ from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import CallerError, Closed, LockLost, MqliteError, Unsupported
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.receiving import Settings
+from mqlite_actor.sdk.replays import still_held
 
 PAUSE_FIRST_SECONDS = 0.5
 PAUSE_MAX_SECONDS = 8.0
@@ -111,7 +112,9 @@ class Claims:
                     return ()
                 try:
                     messages = (await self._handle.call(request)).messages
-                    return await self._still_held(messages) if is_last else messages
+                    if not is_last:
+                        return messages
+                    return await still_held(self._handle, self._queue, messages)
                 except MqliteError as error:
                     if is_last or is_permanent(error):
                         self._report(error)
@@ -119,19 +122,6 @@ class Claims:
             if self.is_stopped:
                 return ()
         raise AssertionError("the second failure is the last")
-
-    async def _still_held(self, messages: Sequence[wire.Message]) -> Sequence[wire.Message]:
-        """A repeated claim's messages without those whose lease has ended: the answer is that of
-        the first try, word for word, however long ago that was, and others may have them by now."""
-        if not messages:
-            return messages
-        items = [
-            wire.SettleItem(seq_number=each.seq_number, lock_token=each.lock_token)
-            for each in messages
-        ]
-        renewal = wire.RenewBatchRequest(queue=self._queue, messages=items)
-        results = (await self._handle.call(renewal)).results
-        return [each for each, result in zip(messages, results, strict=True) if result.ok]
 
     async def _pause(self, seconds: float) -> None:
         with anyio.move_on_after(seconds):

@@ -33,6 +33,7 @@ from mqlite_actor.sdk.durations import Duration, duration_to_ms, wait_to_ms
 from mqlite_actor.sdk.entities import Entities, or_zero
 from mqlite_actor.sdk.extensions import Extensions
 from mqlite_actor.sdk.message import Received, ReceivedMessage
+from mqlite_actor.sdk.replays import still_held
 from mqlite_actor.sdk.requests import Body
 
 if TYPE_CHECKING:
@@ -102,10 +103,9 @@ class Handle(Entities, Extensions, Administration):
             try:
                 found = held = await self.receive(queue, wait=wait, attempt_id=attempt)
             except WorldError:
-                # The first answer, word for word: others may have the message by now.
                 found = await self.receive(queue, wait=wait, attempt_id=attempt)
-                is_held = await self.renew_batch(found)
-                held = [each for each, is_ours in zip(found, is_held, strict=True) if is_ours]
+                ours = await still_held(self, queue, [each.raw for each in found])
+                held = [ReceivedMessage(self, queue, each) for each in ours]
             for message in held:
                 yield message
             if until_empty and not found:

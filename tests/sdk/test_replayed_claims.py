@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 import anyio
+import pytest
 
 import mqlite_actor as mq
 from mqlite_actor.clock import ManualClock
@@ -83,16 +84,63 @@ def test_a_replayed_claim_whose_leases_hold_is_worked_on(backend: str) -> None:
     run(backend, main)
 
 
+@both_loops
+@pytest.mark.parametrize("error", [mq.Unsupported("no such path"), mq.Unavailable("away")])
+def test_where_no_lease_can_be_renewed_the_brokers_time_says_what_is_held(
+    backend: str, error: mq.MqliteError
+) -> None:
+    async def main() -> None:
+        async with mq.open_embedded(":memory:", clock=ManualClock(), background=False) as q:
+            await q.create_queue("q", lock_duration=30)
+            await q.send("q", ["a", "b"])
+            older = Older(q, error)
+            receiver = older.receiver("q", concurrency=2, auto_renew=False)
+            seen: list[str] = []
+
+            async def handle(message: mq.HeldMessage) -> None:
+                seen.append(message.text)
+                if len(seen) == 2:
+                    receiver.stop()
+
+            with anyio.fail_after(BOUND_SECONDS):
+                await receiver.run(handle)
+            assert sorted(seen) == ["a", "b"]
+            for text, late_ms, expected in (("c", 0, ["c"]), ("d", 30_001, [])):
+                await q.send_one("q", text)
+                older.is_lost, older.late_ms = False, late_ms
+                found = [each.text async for each in older.consume("q", wait=0, until_empty=True)]
+                assert found == expected, "what is over may be somebody else's by now"
+
+    run(backend, main)
+
+
 class Losing(Handle):
     """The reply to the first claim is lost."""
 
     def __init__(self, q: mq.Embedded) -> None:
         self._q = q
-        self._is_lost = False
+        self.is_lost = False
 
     async def call(self, request: wire.Request[R]) -> R:
         reply = await self._q.call(request)
-        if isinstance(request, wire.ReceiveRequest) and not self._is_lost:
-            self._is_lost = True
+        if isinstance(request, wire.ReceiveRequest) and not self.is_lost:
+            self.is_lost = True
             raise mq.OutcomeUnknown("no answer")
         return reply
+
+
+class Older(Losing):
+    """And no lease can be renewed in a batch."""
+
+    def __init__(self, q: mq.Embedded, error: mq.MqliteError) -> None:
+        super().__init__(q)
+        self._error = error
+        self.late_ms = 0
+
+    def now_ms(self) -> int:
+        return self._q.now_ms() + self.late_ms
+
+    async def call(self, request: wire.Request[R]) -> R:
+        if isinstance(request, wire.RenewBatchRequest):
+            raise self._error
+        return await super().call(request)
