@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 import re
 import select
 import sys
@@ -79,7 +78,6 @@ class Lines(logging.Handler):
 
     def __init__(self, descriptor: int, form: Form) -> None:
         super().__init__()
-        self._descriptor = descriptor
         self._form = form
         self._gathered: list[Gathered] = []
         self._left = b""  # what its reader has not taken yet
@@ -121,6 +119,12 @@ class Lines(logging.Handler):
                 start = len(data)  # its reader has left, or its disk is full: nobody to tell it to
             self._left = self._bounded(data[start:])
 
+    def close(self) -> None:
+        """Write what waits, and let go of the descriptor."""
+        self.flush()
+        self._room.close()
+        super().close()
+
     async def gather(self) -> None:
         """Let access lines wait for each other until this is cancelled; then write what waits."""
         self._is_gathering = True
@@ -142,8 +146,11 @@ class Lines(logging.Handler):
     def _write(self, data: bytes) -> int:
         """How much of it went out before the reader would have had to be waited for."""
         start = 0
-        while start < len(data) and self._room.is_there():
-            start += os.write(self._descriptor, data[start : _piece_end(data, start)])
+        while start < len(data):
+            written = self._room.write(data[start : _piece_end(data, start)])
+            if not written:
+                break
+            start += written
         return start
 
     def _bounded(self, left: bytes) -> bytes:
@@ -174,6 +181,8 @@ def _piece_end(data: bytes, start: int) -> int:
 
 def set_up(level: str, form: str) -> Lines:
     """Send the loggers of mqlite to stderr."""
+    for each in _root.handlers:
+        each.close()
     lines = Lines(sys.stderr.fileno(), _json_line if form == "json" else _text_line)
     _root.handlers[:] = [lines]
     _root.setLevel(LEVEL_WORDS[level])

@@ -291,7 +291,8 @@ class Rpc:
         if len(encoded) <= ANSWER_FREE_BYTES:
             return Reply(200, encoded, JSON, fields, undelivered)
         # The messages themselves are not needed any more, and may be as large as the answer.
-        entry.reply = light = _without_bodies(reply)
+        light = _without_bodies(reply)
+        entry.reply = light if isinstance(reply, wire.MessagesResponse) else None
         if undelivered is not None and isinstance(command, wire.ReceiveRequest):
             undelivered = partial(self._hand_back, command, light)
         room = self.answers.room(len(encoded), is_owed=not _may_be_refused(command))

@@ -192,8 +192,9 @@ class _Feeder:
         self._doubtful = None
         self._last = batch[-1].number
         told = [*zip(batch, outcomes, strict=True)]
-        self._refused = [line.number for line, what in told if what is SlotOutcome.CONFLICT]
-        self.sent += len(batch) - len(self._refused)
+        refused = [line.number for line, what in told if what is SlotOutcome.CONFLICT]
+        self._refused += refused
+        self.sent += len(batch) - len(refused)
         self._tick(f"{self.sent} messages")
         self.unrouted += outcomes.count(SlotOutcome.UNMATCHED)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
+import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,13 +23,33 @@ def form(_at: int, _level: int, text: str, _names: object, values: logs.Values, 
     return f"{text} {' '.join(map(str, values))}\n"
 
 
+def terminal() -> tuple[int, int]:
+    """One that changes no line's end."""
+    reading, writing = os.openpty()
+    tty.setraw(writing)
+    return reading, writing
+
+
+def sockets() -> tuple[int, int]:
+    reading, writing = socket.socketpair()
+    return reading.detach(), writing.detach()
+
+
+PLACES = {"pipe": os.pipe, "terminal": terminal, "socket": sockets}
+"""What a log may go into that somebody reads: the reading end and the writing one."""
+
+
 @contextmanager
-def piped() -> Iterator[tuple[logs.Lines, int]]:
-    """Lines into a pipe, and its other end."""
-    reading, writing = os.pipe()
+def piped(place: str = "pipe") -> Iterator[tuple[logs.Lines, int]]:
+    """Lines into a pipe or the like, and its other end."""
+    reading, writing = PLACES[place]()
+    lines = logs.Lines(writing, form)
     try:
-        yield logs.Lines(writing, form), reading
+        yield lines, reading
     finally:
+        read(reading)
+        lines.close()
+        assert os.get_blocking(writing), "whoever shares it would get the flag, too"
         os.close(writing)
         os.close(reading)
 
@@ -43,15 +65,18 @@ def read(reading: int) -> bytes:
             return found
 
 
-def test_a_stalled_reader_stops_nobody_and_loses_nothing_that_there_is_room_for() -> None:
-    with piped() as (lines, reading):
+@pytest.mark.parametrize("place", PLACES)
+def test_a_stalled_reader_stops_nobody_and_loses_nothing_that_there_is_room_for(
+    place: str,
+) -> None:
+    with piped(place) as (lines, reading):
         for number in range(5_000):  # half a megabyte, into a pipe of 64 KiB
             lines.add(logging.INFO, LINE, (), [number])
-        found = b""
-        while piece := read(reading):
-            found += piece
+        found, whole = b"", "".join(f"{LINE} {number}\n" for number in range(5_000))
+        for _ in range(5_000):
+            found += read(reading)
             lines.flush()
-        assert found.decode() == "".join(f"{LINE} {number}\n" for number in range(5_000))
+        assert found.decode() == whole
 
 
 def test_what_there_is_no_room_for_is_counted_once_somebody_reads(
@@ -75,13 +100,14 @@ def test_what_there_is_no_room_for_is_counted_once_somebody_reads(
         assert read(reading) == b"after \n"
 
 
-def test_a_line_longer_than_a_piece_does_not_block_either() -> None:
-    with piped() as (lines, reading):
+@pytest.mark.parametrize("place", PLACES)
+def test_a_line_longer_than_a_piece_does_not_block_either(place: str) -> None:
+    with piped(place) as (lines, reading):
         for _ in range(3):
             lines.add(logging.INFO, "y" * 50_000, (), [])
         found = b""
-        while piece := read(reading):
-            found += piece
+        for _ in range(1_000):
+            found += read(reading)
             lines.flush()
         assert found == (b"y" * 50_000 + b" \n") * 3
 

@@ -156,6 +156,19 @@ def test_the_same_from_a_broker_without_request_ids(mqlite: Inline) -> None:
             assert done.endswith(" sent=4 unrouted=4\n"), "nobody wanted them, which is no refusal"
 
 
+def test_a_refused_line_is_named_also_when_a_later_one_fails_the_batch(mqlite: Inline) -> None:
+    mqlite.ok("create-queue", "d", "--dedup", "10m")
+    mqlite.ok("send", "d", "first", "--message-id", "A")
+    lines = [*USED[1:3], {"text": "x" * 3000, "message_id": "D"}]
+    (mqlite.folder / "lines").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    mqlite.environ["MQLITE_MAX_MESSAGE_BYTES"] = "2000"
+    done = mqlite.run("send", "d", "--ndjson", "--file", "lines", check=1)
+    assert done.err.startswith("error: message_too_large: ")
+    assert "line 3 failed; 1 message(s) are stored, all of the first 2 line(s) but line(s) 1" in (
+        done.err
+    )
+
+
 def test_messages_with_ids_survive_lost_answers_too(mqlite: Inline, forgetful: Loopback) -> None:
     (mqlite.folder / "lines").write_text('{"text": "a", "message_id": "1"}\n')
     mqlite.ok("send", "q", "--ndjson", "--file", "lines", "--retries", "1")

@@ -95,5 +95,7 @@ def test_a_seed_is_a_life(template: Path, tmp_path: Path, at: int) -> None:
 def test_a_lease_whose_holder_was_told_of_its_end_may_show_until_the_sweep(
     template: Path, tmp_path: Path
 ) -> None:
-    """A life whose last look comes half a second after such an end (the judge once minded)."""
+    """Lives whose last look comes after such an end, and before the sweep, which waits for a slow
+    disk in the second one (the judge once minded)."""
     lived(template, tmp_path, Life(955181019, "cancel", 51, 8, clients=5))
+    lived(template, tmp_path, Life(3889752065, "cancel", 48, 13, clients=5))

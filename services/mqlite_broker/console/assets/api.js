@@ -24,6 +24,7 @@ const OURS = new Set([
 const PATIENCE_MS = 60_000; // longer than any call but a paced redrive, which the console does in steps
 
 const SESSION = "mqlite.session"; // of this tab: a broker and the token for it, never one without the other
+const BEFORE = "mqlite.token"; // where older consoles kept the token
 const BASE = "mqlite.broker"; // of all tabs: the address to suggest to who signs in next
 
 export class CallError extends Error {
@@ -167,12 +168,14 @@ export function remembered() {
 
 // The broker to suggest: this tab's, or where somebody signed in last in any tab.
 export function suggested() {
+  if (session.reach === "self") return "";
   return remembered()?.base ?? fetched(localStorage, BASE);
 }
 
 export function forget() {
   Object.assign(session, { token: "", rights: new Set(), access: "" });
   store(sessionStorage, SESSION, "");
+  store(sessionStorage, BEFORE, "");
 }
 
 // -- storage that may be switched off --------------------------------------------------------------
