@@ -7,6 +7,7 @@ it is written (faults B58), and so would a number among the properties, or one o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from operator import attrgetter
 from typing import Any, Final, get_args
@@ -91,7 +92,10 @@ def check_texts(request: Any) -> None:  # noqa: ANN401  # any request
         value = getattr(request, name)
         if type(value) is str:
             _check(value, name)
-    _check_integers(request, "")
+    kind: type[msgspec.Struct] = type(request)
+    flat, has_others = _flat_integers(kind)
+    if has_others or not all(map(_is_integer, flat(request))):
+        _check_integers(request, "")  # which says what is wrong with one, if it is
     if isinstance(request, ResubmitRequest):
         _check_message(request.message, "message")
     elif isinstance(request, SearchRequest):
@@ -107,6 +111,19 @@ def _integers(kind: type[msgspec.Struct]) -> tuple[str, ...]:
         for name, each in kinds.items()
         if each == wire.Int or each == list[wire.Int] or _holds_structs(each)
     )
+
+
+@cache
+def _flat_integers(
+    kind: type[msgspec.Struct],
+) -> tuple[Callable[[msgspec.Struct], tuple[object, ...]], bool]:
+    """What reads the fields of a struct that are integers, and whether others hold some."""
+    kinds = {each.name: each.type for each in msgspec.structs.fields(kind)}
+    names = [name for name in _integers(kind) if kinds[name] == wire.Int]
+    has_others = len(names) < len(_integers(kind))
+    if len(names) > 1:
+        return attrgetter(*names), has_others
+    return (lambda value: tuple(getattr(value, name) for name in names)), has_others
 
 
 def _holds_structs(kind: object) -> bool:
@@ -128,8 +145,10 @@ def _check_integers(value: object, path: str) -> None:
         raise InvalidArgument(f"{path} is {quoted(str(value))}, not an integer of 64 bits")
 
 
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and limits.INT64_MIN <= value <= limits.INT64_MAX
+def _is_integer(
+    value: object, *, least: int = limits.INT64_MIN, most: int = limits.INT64_MAX
+) -> bool:
+    return isinstance(value, int) and least <= value <= most
 
 
 def _are_plain(texts: tuple[str, ...]) -> bool:
