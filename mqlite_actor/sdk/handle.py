@@ -33,6 +33,7 @@ from mqlite_actor.sdk.durations import Duration, duration_to_ms, wait_to_ms
 from mqlite_actor.sdk.entities import Entities, or_zero
 from mqlite_actor.sdk.extensions import Extensions
 from mqlite_actor.sdk.message import Received, ReceivedMessage
+from mqlite_actor.sdk.refusals import refused
 from mqlite_actor.sdk.replays import still_held
 from mqlite_actor.sdk.requests import Body
 
@@ -253,28 +254,15 @@ class Handle(Entities, Extensions, Administration):
     ) -> tuple[list[int], str]:
         """The numbers; and why there are zeros among them, "" where nobody wanted those messages.
 
-        A batch's answer does not tell a refused message from an unwanted one; that to a single
-        message does, to everybody who may send. So one of them is sent once more, alone: refused
-        again it changes nothing, and should its id be free by now, it is stored after all. An error
-        of that look does not hide the answer, because the rest is stored.
+        A batch's answer does not tell a refused message from an unwanted one, and only one with an
+        id can have been refused.
         """
-        reply = await self.call(requests.send(queue, batch, ttl=ttl, at=at))
-        numbers = reply.seq_numbers or []
-        if 0 not in numbers or len(batch) == 1:  # a single one that was refused has raised
+        request = requests.send(queue, batch, ttl=ttl, at=at)
+        numbers = (await self.call(request)).seq_numbers or []
+        asked = [index for index in requests.unstored(numbers) if batch[index].message_id]
+        if not asked or len(batch) == 1:  # a single one that was refused has raised
             return numbers, ""
-        unstored = requests.unstored(numbers)
-        numbers = list(numbers)
-        for index in sorted(unstored, key=lambda index: not batch[index].message_id):
-            again = requests.send(queue, [batch[index]], ttl=ttl, at=at)
-            try:
-                (numbers[index],) = (await self.call(again)).seq_numbers or [0]
-            except DedupConflict as error:
-                return numbers, error.message
-            except MqliteError as error:
-                return numbers, requests.doubt(error)
-            if not numbers[index]:
-                break
-        return numbers, ""
+        return await refused(self, request, list(numbers), asked)
 
     async def cancel(self, queue: str, seq_number: int) -> None:
         """Delete a scheduled message before its first delivery; NotFound if it cannot be."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import msgspec
 
 from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import DedupConflict, InvalidArgument, MqliteError
+from mqlite_actor.contract.errors import DedupConflict, InvalidArgument, MqliteError, quoted
 from mqlite_actor.contract.ext import ReleaseRequest
 from mqlite_actor.contract.limits import KIB, MIB
 from mqlite_actor.contract.wire import Message
@@ -167,6 +167,11 @@ def conflict(refused: list[int], numbers: list[int], reason: str) -> DedupConfli
         f"messages [{named}]{more} of the batch are not stored, the others are: {reason}",
         seq_numbers=numbers,
     )
+
+
+def used(message: Message) -> str:
+    """Why one was refused, where the broker only says that it was."""
+    return f"message_id {quoted(message.message_id)} was sent before, with another body"
 
 
 def doubt(error: MqliteError) -> str:

@@ -4,9 +4,10 @@
 and ends the room with it. Small answers, nearly all, draw nothing.
 Rules: no answer waits for room, since it would hold its bytes meanwhile. Where there is none, those
 that have had their time and were read slower than ANSWER_BYTES_PER_SECOND are cut, the slowest
-first; if that is not enough, an answer is refused (503, and a claim goes back uncounted), unless it
-is owed: what it holds has happened. Those have a bound of their own, above which the slowest of all
-are cut. So slow readers are slow and not gone, and those who do not read keep nobody out.
+first; an answer for which those like it leave none is refused (503, and a claim goes back
+uncounted), unless it is owed: what it holds has happened. Those have a bound of their own, above
+which the slowest of all are cut, and keep nobody else out. So slow readers are slow and not gone,
+and those who do not read keep nobody out.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from mqlite_broker.door_limits import (
 class Room:
     """The place of one answer. `end` it once the answer is written or given up."""
 
-    __slots__ = ("_answers", "_began", "cut", "size", "taken")
+    __slots__ = ("_answers", "_began", "cut", "is_owed", "size", "taken")
 
-    def __init__(self, answers: Answers, size: int, began: float) -> None:
+    def __init__(self, answers: Answers, size: int, began: float, *, is_owed: bool) -> None:
         self._answers = answers
         self._began = began
+        self.is_owed = is_owed
         self.size = size
         self.taken = 0
         self.cut: Callable[[], object] | None = None
@@ -71,13 +73,18 @@ class Answers:
         owed. One that is larger than all of it gets room when it is alone."""
         now = self._clock.monotonic()
         self._make_room(size, self.bytes_max, now, slower_than=ANSWER_BYTES_PER_SECOND)
-        if not is_owed and self.bytes_used and self.bytes_used + size > self.bytes_max:
+        if not is_owed and self._refusable and self._refusable + size > self.bytes_max:
             return None
         self._make_room(size, self.owed_max, now, slower_than=math.inf)
-        found = Room(self, size, now)
+        found = Room(self, size, now, is_owed=is_owed)
         self._rooms.add(found)
         self.bytes_used += size
         return found
+
+    @property
+    def _refusable(self) -> int:
+        """Bytes of the answers that could have been refused."""
+        return sum(each.size for each in self._rooms if not each.is_owed)
 
     def ended(self, room: Room) -> None:
         """For `Room.end`."""

@@ -9,7 +9,7 @@ import pytest
 
 import mqlite_actor as mq
 from mqlite_actor.clock import ManualClock
-from mqlite_actor.contract import wire
+from mqlite_actor.contract import ext, wire
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.handle import Handle
@@ -94,12 +94,51 @@ class Then(Handle):
 async def test_an_error_behind_the_answer_does_not_hide_that_the_others_are_stored() -> None:
     async with mq.open_embedded(":memory:") as q:
         await watched(q, "q")
-        lost = Failing(q, wire.SendRequest, [])
-        losing = Then(lost, lambda: lost.errors.append(mq.Unavailable("gone")))
+        losing = Failing(q, ext.SendResultRequest, [mq.Unavailable("gone")])
         with pytest.raises(mq.DedupConflict, match=r"\[0\] .*the others are: .*gone") as caught:
             await losing.send("q", [used("other"), "new"])
         assert caught.value.seq_numbers == [0, 2]
         assert (await q.stats("q")).total == 2
+
+
+async def test_an_older_broker_is_asked_about_one_message_after_the_other() -> None:
+    async with mq.open_embedded(":memory:") as q:
+        await watched(q, "q")
+        older = Failing(q, ext.SendResultRequest, [mq.Unsupported("no such path")])
+        with pytest.raises(mq.DedupConflict, match=r"\[1\] .*'used' was sent") as caught:
+            await older.send("q", ["new", used("other")])
+        assert caught.value.seq_numbers == [2, 0]
+        losing = Failing(q, ext.SendResultRequest, [mq.Unsupported("no such path")])
+        lost = Failing(losing, wire.SendRequest, [])
+        with pytest.raises(mq.DedupConflict, match="gone"):
+            await Then(lost, lambda: lost.errors.append(mq.Unavailable("gone"))).send(
+                "q", [used("other"), "newer"]
+            )
+        assert (await q.stats("q")).total == 3
+
+
+async def test_messages_that_nobody_wants_are_asked_about_at_most_once_in_all() -> None:
+    async with mq.open_embedded(":memory:") as q:
+        await q.subscribe("t", "red", filter='subject == "red"')
+        red, blue = Message(subject="red"), Message(subject="blue")
+        named = [Message(subject="blue", message_id=f"{number}") for number in range(9)]
+        counted = Counting(q)
+        assert await counted.send("t", [red, blue, blue]) == [1, 0, 0]
+        assert counted.calls == ["SendRequest"], "without an id nothing can have been refused"
+        assert await counted.send("t", [red, *named]) == [2, *[0] * 9]
+        assert counted.calls == ["SendRequest", "SendRequest", "SendResultRequest"]
+
+
+class Counting(Handle):
+    """A handle that remembers what it was asked for."""
+
+    def __init__(self, q: Handle) -> None:
+        self._q = q
+        self.calls: list[str] = []
+
+    async def call(self, request: wire.Request[R]) -> R:
+        self.calls.append(type(request).__name__)
+        return await self._q.call(request)
 
 
 async def test_a_message_whose_id_became_free_meanwhile_is_stored_after_all(

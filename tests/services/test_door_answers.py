@@ -60,10 +60,26 @@ def test_what_is_owed_has_room_and_a_bound_of_its_own() -> None:
     for number, each in enumerate(owed):
         assert each.room is not None
         each.room.taken = ANSWER_BYTES_PER_SECOND * 10 * (number + 1)
-    assert Reader(answers, 10).room is None
     assert Reader(answers, 50, is_owed=True).room is not None
     assert [each.is_cut for each in owed] == [True, True, False, False, False]
     assert answers.bytes_used == 200
+
+
+def test_what_is_owed_keeps_no_other_out() -> None:
+    clock = ManualClock()
+    answers = Answers(100, 200, clock)
+    owed = [Reader(answers, 60, is_owed=True) for _ in range(3)]
+    clock.advance(SOON_MS)
+    for each in owed:
+        assert each.room is not None
+        each.room.taken = ANSWER_BYTES_PER_SECOND * 10
+    small = Reader(answers, 20)
+    assert small.room is not None
+    assert not any(each.is_cut for each in owed)
+    assert Reader(answers, 90).room is None, "those like it leave none"
+    small.room.end()
+    assert Reader(answers, 90).room is not None
+    assert sum(each.is_cut for each in owed) == 2, "all together have a bound"
 
 
 @pytest.mark.parametrize("lane", ["on", "off"])
