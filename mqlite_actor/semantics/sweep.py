@@ -113,8 +113,9 @@ def prune_receipts(tx: Transaction, limit: int, now_ms: int) -> Swept:
 def prune_duplicates(tx: Transaction, limit: int, now_ms: int) -> Swept:
     """Keys whose window is over, by each queue's own window.
 
-    For keys of a clock that was ahead it begins now; attempts of one live no longer from now than
-    any queue's would.
+    A key of a clock that was ahead is kept until that time: the clock of now may be the wrong one,
+    and when it is set forth again a key that was forgotten would be let in twice. Attempts of one
+    live no longer from now than any queue's would.
     """
     known = queues.list_all(tx)
     longest = max([limits.REQUEST_ID_MS, *(queue.lock_duration_ms for queue in known)])
@@ -122,7 +123,6 @@ def prune_duplicates(tx: Transaction, limit: int, now_ms: int) -> Swept:
     for queue in known:
         window_ms = max(queue.dedup_window_ms, 0)
         changed.append(memory.prune_duplicates(queue.id, now_ms - window_ms, limit))
-        changed.append(memory.backdate_duplicates(queue.id, now_ms, limit))
     return Swept(max(map(len, tx.run(changed))))
 
 

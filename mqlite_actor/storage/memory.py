@@ -24,11 +24,6 @@ PRUNE_DUPLICATES: Final = """
 DELETE FROM dedup WHERE rowid IN (
   SELECT rowid FROM dedup WHERE queue_id = ? AND seen_at <= ? ORDER BY seen_at LIMIT ?)
 RETURNING rowid"""
-# What a clock saw that was ahead would be remembered until then.
-BACKDATE_DUPLICATES: Final = """
-UPDATE dedup SET seen_at = ? WHERE rowid IN (
-  SELECT rowid FROM dedup WHERE queue_id = ? AND seen_at > ? LIMIT ?)
-RETURNING rowid"""
 
 FIND_ATTEMPT: Final = """
 SELECT reply FROM attempts WHERE queue_id = ? AND attempt_id = ? AND expires_at > ?"""
@@ -60,11 +55,6 @@ def accept(queue_id: int, key: str, body_hash: bytes, seq: int, now_ms: int) -> 
 def prune_duplicates(queue_id: int, seen_until: int, limit: int) -> Statement:
     """Forget keys seen at or before an instant; returns the rows deleted."""
     return PRUNE_DUPLICATES, (queue_id, seen_until, limit)
-
-
-def backdate_duplicates(queue_id: int, now_ms: int, limit: int) -> Statement:
-    """Let no window begin later than now; returns the rows of which one did."""
-    return BACKDATE_DUPLICATES, (now_ms, queue_id, now_ms, limit)
 
 
 def find_attempt(queue_id: int, attempt_id: str, now_ms: int) -> Statement:

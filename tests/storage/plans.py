@@ -139,10 +139,6 @@ PLANS: dict[str, tuple[str, ...]] = {
         "SEARCH attempts USING INTEGER PRIMARY KEY (rowid=?)",
         "SEARCH attempts USING COVERING INDEX attempts_by_expiry (expires_at<?)",
     ),
-    "memory.BACKDATE_DUPLICATES": (
-        "SEARCH dedup USING INTEGER PRIMARY KEY (rowid=?)",
-        "SEARCH dedup USING COVERING INDEX dedup_by_age (queue_id=? AND seen_at>?)",
-    ),
     "memory.SHORTEN_ATTEMPTS": (
         "SEARCH attempts USING INTEGER PRIMARY KEY (rowid=?)",
         "SEARCH attempts USING COVERING INDEX attempts_by_expiry (expires_at>?)",
