@@ -24,7 +24,7 @@ from mqlite_actor.contract.errors import Canceled, Internal, MqliteError
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.engine import admission
 from mqlite_actor.engine.interrupts import uninterrupted
-from mqlite_actor.link import frames
+from mqlite_actor.link import frames, peers
 from mqlite_actor.link.frames import (
     BadFrame,
     Begun,
@@ -326,7 +326,10 @@ def _refused(refusal: Refusal, *, is_withdrawn: bool) -> outcome.Outcome[object]
 
 @trio.lowlevel.enable_ki_protection
 async def connect(path: str) -> socket.socket:
-    """A socket connected to a link's path. OSError when nobody listens there."""
+    """A socket connected to a link's path.
+
+    OSError when nobody listens there, or somebody who is neither this user nor root.
+    """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         sock.setblocking(False)
@@ -336,6 +339,7 @@ async def connect(path: str) -> socket.socket:
             except BlockingIOError:  # its queue of newcomers is full
                 await trio.sleep(limits.LINK_RETRY_SECONDS)
                 continue
+            peers.check_listener(sock)
             return sock
     except BaseException:
         sock.close()

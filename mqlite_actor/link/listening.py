@@ -2,8 +2,9 @@
 
 The broker calls `bound` and `serve_links`; each program that connects becomes a `ServedLink`.
 Rules: the socket file is 0600 before anybody can connect; a path where somebody answers is refused,
-one that a dead process left behind is replaced; anything else at that path is left alone. An error
-of one link ends neither the others nor the listener.
+one that a dead process left behind is replaced; anything else at that path is left alone. Programs
+of other users are sent away whatever its mode has become. An error of one link ends neither the
+others nor the listener.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import trio
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument, OpenError, Unsupported
 from mqlite_actor.engine.engine import Engine
+from mqlite_actor.link import peers
 from mqlite_actor.link.server import Completed, ServedLink
 
 _log = logging.getLogger("mqlite.link")
@@ -95,7 +97,12 @@ async def _accept(listener: socket.socket, serve: Serve, links: trio.Nursery) ->
     room = trio.Semaphore(limits.LINKS_MAX)
     while True:
         await room.acquire()
-        links.start_soon(serve, await _next(listener), room)
+        sock = await _next(listener)
+        if _may_come(sock):
+            links.start_soon(serve, sock, room)
+        else:
+            sock.close()
+            room.release()
 
 
 async def _next(listener: socket.socket) -> socket.socket:
@@ -110,6 +117,14 @@ async def _next(listener: socket.socket) -> socket.socket:
                 await trio.sleep(ACCEPT_PAUSE_SECONDS)
             elif error.errno not in (errno.ECONNABORTED, errno.EPERM):
                 raise
+
+
+def _may_come(sock: socket.socket) -> bool:
+    user = peers.user_of(sock)
+    if peers.may_come(user, os.geteuid()):
+        return True
+    _log.warning("a program of user %s was sent away from the link: it is another user's", user)
+    return False
 
 
 @trio.lowlevel.enable_ki_protection
