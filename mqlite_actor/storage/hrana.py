@@ -226,7 +226,7 @@ class HranaStore(Fileless):
         try:
             self._stream.free()
             found = look(self._stream)
-            if found.word != self._owner.word and not found.is_over:
+            if not self._owner.is_ours(found) and not found.is_over:
                 raise DatabaseLocked(f"another engine ({found.name}) owns the remote database")
             take(self._stream, self._owner, found)
         except NotRun as error:
@@ -339,6 +339,7 @@ def look(stream: Stream) -> Claim:
 def take(stream: Stream, owner: Owner, found: Claim) -> None:
     """Own the database; StepError if somebody was faster, or it is busy."""
     stream.finish([owner.take(found)])
+    owner.took()
 
 
 def _again(cause: MqliteError) -> Again:

@@ -205,7 +205,7 @@ def _own(stream: Stream, owner: Owner, location: str) -> int:
     first = found = _patiently(lambda: look(stream))
     patience = Patience(limits.OWNER_LEASE_MS / 1000 + limits.REMOTE_ANSWER_SECONDS)
     while True:
-        if found.is_over:
+        if found.is_over or owner.is_ours(found):
             try:
                 stream.free()  # a shared connection may be in the dead owner's transaction
                 take(stream, owner, found)

@@ -30,7 +30,7 @@ INSERT INTO meta (key, value) VALUES ('owner', CASE WHEN {{}}
 ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
 STEP: Final = _MOVE.format("(SELECT substr(value, 1, length(?)) FROM meta WHERE key = 'owner') = ?")
 TAKE: Final = _MOVE.format("coalesce((SELECT value FROM meta WHERE key = 'owner'), '') = ?")
-LEAVE: Final = "UPDATE meta SET value = '' WHERE key = 'owner' AND substr(value, 1, length(?)) = ?"
+LEAVE: Final = "UPDATE meta SET value = '' WHERE key = 'owner' AND substr(value, 1, ?) IN (?, ?)"
 
 
 class Claim(NamedTuple):
@@ -62,18 +62,31 @@ class Owner:
     """This engine as an owner: a word that nobody else has, and the number of its last
     transaction."""
 
-    __slots__ = ("_name", "number", "word")
+    __slots__ = ("_name", "_tried", "number", "word")
 
     def __init__(self) -> None:
         self.word = secrets.token_hex(16)
         self.number = 0
+        self._tried = ""  # the word of a take whose success is not known yet
         self._name = f" {socket.gethostname()}:{os.getpid()}"
 
+    def is_ours(self, found: Claim) -> bool:
+        """Whether the row is this engine's, be it from a take whose answer was lost."""
+        return bool(found.word) and found.word in (self.word, self._tried)
+
     def take(self, found: Claim) -> Statement:
-        """Own the database from now on, if the row is still as it was found. The word is a new one,
-        so that nothing that was sent under the old one counts any more."""
-        self.word, self.number = secrets.token_hex(16), 0
-        return TAKE, (found.text, self._prefix(0), limits.OWNER_LEASE_MS, self._name)
+        """Own the database from now on, if the row is still as it was found; `took` when it is so.
+
+        The word is a new one, so that nothing that was sent under the old one counts any more.
+        Until then the old one stays ours: a take that never ran leaves the row under it.
+        """
+        self._tried = self._tried or secrets.token_hex(16)
+        text = f"{self._tried} 0 "
+        return TAKE, (found.text, text, limits.OWNER_LEASE_MS, self._name)
+
+    def took(self) -> None:
+        """The take has committed."""
+        self.word, self.number, self._tried = self._tried, 0, ""
 
     def step(self, by: int = 1) -> Statement:
         """Move the row on from the last number, or fail; it counts from now for another lease."""
@@ -81,9 +94,9 @@ class Owner:
         return STEP, (before, before, after, limits.OWNER_LEASE_MS, self._name)
 
     def leave(self) -> Statement:
-        """Own it no more."""
-        prefix = f"{self.word} "
-        return LEAVE, (prefix, prefix)
+        """Own it no more, under whichever of our words."""
+        words = f"{self.word} ", f"{self._tried or self.word} "
+        return LEAVE, (len(words[0]), *words)
 
     def _prefix(self, number: int) -> str:
         return f"{self.word} {number} "

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import OutcomeUnknown, StorageFailed, Unavailable
-from tests.hrana.faults import BusyOnBegin, Drop, Fault, Move, Refuse, TimeOut, Truncate
+from mqlite_actor.storage import hrana_owner
+from mqlite_actor.storage.hrana_opening import open_remote
+from tests.hrana.faults import BusyOnBegin, Drop, Fault, Move, Refuse, Request, TimeOut, Truncate
 from tests.hrana.manners import SQLD, TURSODB, Manners
-from tests.remote.afar import Afar, afar, commits, sends
+from tests.hrana.server import running_hrana
+from tests.remote.afar import TXN_SECONDS, Afar, afar, commits, sends
 
 DEDUP = wire.QueueConfig(dedup_window_ms=3_600_000)
 
@@ -152,3 +156,47 @@ def test_a_request_that_comes_late_changes_nothing_any_more(tmp_path: Path) -> N
             place.store._stream.finish([("DELETE FROM messages", ()), late])
         assert place.stored() == ["a"]
         assert commits(list(place.server.requests)[-1])
+
+
+# -- owning the database ---------------------------------------------------------------------------
+
+
+def takes(request: Request) -> bool:
+    """Whether it makes the engine the owner."""
+    return hrana_owner.TAKE in request.statements
+
+
+TAKINGS = {
+    "before it ran": LOSSES["before it ran"],
+    "after COMMIT": LOSSES["after COMMIT"],
+    "busy": BusyOnBegin,
+}
+
+
+@pytest.mark.parametrize("loss", TAKINGS)
+def test_a_database_whose_taking_was_lost_is_ones_own_and_taken_at_once(
+    place: Afar, loss: str
+) -> None:
+    """Not another engine's until the lease of its owner is over."""
+    place.server.faults.add(Refuse.unauthorized())  # puts the store in doubt
+    place.server.faults.add(TAKINGS[loss](), when=takes)
+    for _ in range(2):
+        (outcome,) = place.writer.group(place.sending(b"a"))
+        with pytest.raises(StorageFailed) as caught:
+            outcome.unwrap()
+        assert "another engine" not in str(caught.value)
+    assert place.server.faults.is_over
+    assert place.writer.send("q", b"b") == [1]
+    assert place.stored() == ["b"]
+    place.store.close()
+    with closing(open_remote(place.server.url)):  # it was given up, whatever its word was
+        pass
+
+
+@pytest.mark.parametrize("loss", TAKINGS)
+def test_opening_goes_on_when_the_taking_was_lost(tmp_path: Path, loss: str) -> None:
+    with running_hrana(tmp_path, txn_seconds=TXN_SECONDS) as server:
+        server.faults.add(TAKINGS[loss](), when=takes)
+        with closing(open_remote(server.url)) as store:
+            assert store.healthy
+        assert server.faults.is_over
