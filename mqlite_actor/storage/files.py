@@ -222,6 +222,9 @@ class FileLock:
             is_current = os.path.samestat(os.fstat(descriptor), os.stat(self.path))
         except FileNotFoundError:
             is_current = False
+        except OSError as error:
+            os.close(descriptor)
+            raise OpenError(f"cannot see the lock file {self.path}: {error.strerror}") from error
         if not is_current:
             os.close(descriptor)
             return None

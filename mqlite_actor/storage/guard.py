@@ -97,8 +97,11 @@ class FileGuard:
 
 
 def _identity(path: str) -> Identity | None:
+    """None if nothing has this name; StorageFailed where nobody can tell."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
         return None
+    except OSError as error:  # a folder closed to us, a disk or a server that does not answer
+        raise StorageFailed(f"{path} cannot be seen: {error.strerror}") from error
     return found.st_dev, found.st_ino

@@ -28,7 +28,7 @@ from mqlite_actor.storage.connection import (
     synchronous_level,
 )
 from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
-from mqlite_actor.storage.guard import FileGuard, FileReplaced
+from mqlite_actor.storage.guard import FileGuard
 from mqlite_actor.storage.reading import Look, NoReader, Reader, Readers, Step
 from mqlite_actor.storage.store import FILE, MEMORY, Backend
 from mqlite_actor.storage.user_sql import UserSql
@@ -200,11 +200,11 @@ class SqliteStore:
         and one that stayed would tie the new ones to an index that nobody else sees.
         """
         assert self._guard and self._lock, "a database in memory is never opened again"
-        self._lock.hold()
         self.ledger.forget()
         self._readers.shut()
         self._close_checkpointer()
         try:
+            self._lock.hold()
             self._leave_log_alone()
             self.connection.close(True)
             self._guard.check_database()
@@ -212,7 +212,7 @@ class SqliteStore:
                 raise OpenError(f"{self.path} holds no queue any more; it was emptied meanwhile")
             self.connection = self._connect()
             self.user_sql = UserSql(self.connection)
-        except apsw.Error as error:
+        except (apsw.Error, OSError) as error:
             raise OpenError(f"{self.path} cannot be opened again: {error}") from error
         self._readers.admit()
         self.healthy = True
@@ -322,7 +322,7 @@ class SqliteStore:
             self._close_checkpointer()
             try:
                 self.check_files()
-            except FileReplaced:
+            except StorageFailed:  # replaced, or not to be seen
                 self._leave_log_alone()
             if self.leaves_log:
                 self._leave_log_alone()

@@ -26,7 +26,7 @@ from mqlite_actor.contract.errors import (
     QueueNotFound,
     StorageFailed,
 )
-from mqlite_actor.storage.guard import FileReplaced
+from mqlite_actor.storage.guard import FileGuard, FileReplaced
 from mqlite_actor.storage.sqlite import open_store
 from tests.storage.child import ROOT
 from tests.storage.foreign import execute
@@ -276,6 +276,31 @@ def test_a_lock_that_cannot_be_looked_at_leaves_no_transaction_open(
             writer.store.begin()
     assert not writer.store.in_transaction
     assert told(writer, b"after") is None
+
+
+@pytest.mark.parametrize("error", ["a loop of links", "a file in a folder's place"])
+def test_a_folder_that_cannot_be_looked_into_for_a_while_is_waited_for(
+    tmp_path: Path, error: str
+) -> None:
+    """As one closed by its mode, or a disk or a server that does not answer (EACCES, EIO, ESTALE):
+    what was committed is not known, what comes is refused, and then it goes on."""
+    folder, aside = tmp_path / "place", tmp_path / "aside"
+    folder.mkdir()
+    with writing(folder / "q.db") as writer:
+        writer.create("q")
+        folder.rename(aside)
+        if error == "a loop of links":
+            folder.symlink_to(folder)
+        else:
+            folder.write_bytes(b"")
+        assert told(writer, b"in doubt") is OutcomeUnknown
+        assert [told(writer, b"refused"), told(writer, b"refused")] == [StorageFailed] * 2
+        with pytest.raises(StorageFailed, match="cannot be seen"):
+            FileGuard(str(folder / "q.db"))
+        folder.unlink()
+        aside.rename(folder)
+        assert told(writer, b"after") is None
+        assert {each.body for each in writer.take("q", 9)} == {b"in doubt", b"after"}
 
 
 def test_a_program_with_tables_of_its_own_is_no_second_engine(path: Path, writer: Writer) -> None:
