@@ -12,11 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mqlite_actor.contract.errors import Unsupported
-from mqlite_actor.sdk.address import StoreKind, masked, parse_store
+from mqlite_actor.sdk.address import StoreKind, dial, masked, parse_store
 from mqlite_actor.sdk.durations import nanoseconds_to_ms
+from mqlite_cli.grammar import Arguments
 from mqlite_cli.invocation import Invocation
 from mqlite_cli.output import Form
 from mqlite_cli.refusals import Refusal
+from mqlite_cli.securing import refuse_for_store, tls_context
 from mqlite_cli.target import BrokerTarget
 
 if TYPE_CHECKING:
@@ -97,7 +99,8 @@ _unopened: tuple[Opening, str] = (_unopened_handle, "")
 
 
 def _look(run: Invocation) -> tuple[Opening, str]:
-    """How the monitor gets a handle, and what that is called."""
+    """How the monitor gets a handle, and what that is called. Refusal for flags that do not hold
+    there: whom to trust is never passed over in silence."""
     from mqlite_actor import connect, open_reader  # noqa: PLC0415 - a loop, for this command alone
 
     arguments = run.arguments
@@ -107,18 +110,29 @@ def _look(run: Invocation) -> tuple[Opening, str]:
         store, dsn = parse_store(arguments.text("db"), bare_paths=True), arguments.text("db")
     elif arguments.text("endpoint").startswith("unix:"):
         address = arguments.text("endpoint")
+        refuse_for_store(arguments)
         return partial(connect, address), address
     else:
         target = run.target
         if isinstance(target, BrokerTarget):
-            endpoint = target.endpoint
-            return partial(connect, endpoint.base_url, token=target.token), endpoint.shown
+            return _opening_broker(target, arguments), target.endpoint.shown
         store, dsn = target.store, target.dsn
     if store.kind is not StoreKind.FILE:
         raise Unsupported(
             f"top looks at a broker or at a file that is in use; {masked(dsn)} is neither"
         )
+    refuse_for_store(arguments)
     return partial(open_reader, f"file:{store.location}"), store.location
+
+
+def _opening_broker(target: BrokerTarget, arguments: Arguments) -> Opening:
+    from mqlite_actor.sdk.http_async import open_http  # noqa: PLC0415 - for this command alone
+
+    for name in ("timeout", "retries"):
+        if arguments.has(name):
+            raise Refusal(f"--{name}: top asks again by itself, every --interval")
+    tls = tls_context(arguments, target.files, is_tls=dial(target.endpoint).is_tls)
+    return partial(open_http, target.endpoint, token=target.token, tls=tls)
 
 
 def _missing(error: ModuleNotFoundError, command: str, *, extra: str) -> Exception:

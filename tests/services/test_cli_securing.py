@@ -53,6 +53,31 @@ def test_a_private_authority_and_a_certificate_of_ours_open_the_door(
         assert len(server.requests) == 1
 
 
+def test_the_monitor_trusts_whom_it_is_told_and_tells_its_token_to_nobody_else(
+    tmp_path: Path, papers: Papers
+) -> None:
+    with loopback(lambda _: reply(200, {}), tls=papers.serving) as server:
+        address = server.url.replace("http:", "https:")
+        # With the authority trusted by the system, and another one named.
+        shell = Shell(tmp_path, MQLITE_ENDPOINT=address, SSL_CERT_FILE=papers.ca)
+        ours = ("--client-cert", papers.cert, "--client-key", papers.key)
+        other = tmp_path / "other.pem"
+        trustme.CA().cert_pem.write_to_path(str(other))
+        shell.run("top", "--once", *ours, "--ca-file", str(other), "--token", "secret", check=1)
+        assert server.requests == []
+        shell.run("top", "--once", *ours, "--ca-file", papers.ca)
+        assert server.requests
+    for words, mend in (
+        (["--ca-file", "none"], "--ca-file: cannot be used: No such file or directory"),
+        (["--timeout", "1s"], "--timeout: top asks again by itself"),
+        (["--retries", "1"], "--retries: top asks again by itself"),
+        (["--ca-file", papers.ca, "--endpoint", f"unix:{tmp_path}/x"], "--ca-file is for a broker"),
+        (["--ca-file", papers.ca, "--db", "q.db"], "--ca-file is for a broker"),
+    ):
+        (error,) = shell.run("top", "--once", *words, check=1).errors
+        assert mend in error, (words, error)
+
+
 def test_files_that_cannot_be_used_are_refused_before_any_connection(
     tmp_path: Path, papers: Papers
 ) -> None:
