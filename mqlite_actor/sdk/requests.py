@@ -5,6 +5,7 @@ Called by `Handle`, `Tx` and `SyncTx`. Nothing here talks to anybody.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from datetime import datetime
@@ -129,9 +130,27 @@ def _size(message: Message) -> int:
 def as_json(value: object) -> bytes:
     """A value as a JSON payload; InvalidArgument if JSON cannot hold it."""
     try:
-        return msgspec.json.encode(value)
+        encoded = msgspec.json.encode(value)
+        # The encoder makes null of numbers that JSON does not have: an amount would be gone.
+        if b"null" in encoded and not _is_finite(msgspec.to_builtins(value)):
+            raise InvalidArgument("body: JSON has no nan and no infinity; send None or a text")
+        return encoded
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidArgument(f"body: JSON cannot hold it: {error}") from error
+
+
+def _is_finite(value: object) -> bool:
+    """Whether all its floats, at any depth, are numbers that JSON has."""
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, float) and not math.isfinite(each):
+            return False
+        if isinstance(each, dict):
+            left += each.values()
+        elif isinstance(each, list | tuple):
+            left += each
+    return True
 
 
 def from_json(body: bytes, kind: Any) -> Any:  # noqa: ANN401  # any type that msgspec knows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -47,6 +48,15 @@ class Parcel:
     grams: int
 
 
+@dataclass
+class Price:
+    euros: float
+
+
+class Weight(msgspec.Struct):
+    grams: float
+
+
 BODIES: dict[str, tuple[Any, bytes, str]] = {
     "bytes": (b"\xff", b"\xff", ""),
     "a buffer": (memoryview(b"ab"), b"ab", ""),
@@ -89,9 +99,21 @@ def test_a_body_that_is_probably_a_mistake_is_refused(
             q.send_one("q", body)
 
 
-def test_what_json_cannot_hold_is_refused() -> None:
-    with mq.open_embedded_sync(":memory:") as q, pytest.raises(mq.InvalidArgument, match="JSON"):
-        q.send_one("q", {"a": object()})
+@pytest.mark.parametrize(
+    "held",
+    [object(), math.nan, [{"b": (None, -math.inf)}], Price(math.inf), Weight(math.nan)],
+    ids=["object", "nan", "deep", "dataclass", "struct"],
+)
+def test_what_json_cannot_hold_is_refused(
+    held: Any,  # noqa: ANN401  # wrong on purpose
+) -> None:
+    with mq.open_embedded_sync(":memory:") as q:
+        q.create_queue("q")
+        with pytest.raises(mq.InvalidArgument, match="JSON"):
+            q.send_one("q", {"a": held})
+        q.send_one("q", {"a": [None, 1.5, "null", "nan"]})
+        (stored,) = q.peek("q")
+        assert stored.body == b'{"a":[null,1.5,"null","nan"]}'
 
 
 def test_a_single_body_in_place_of_a_list_is_refused() -> None:
