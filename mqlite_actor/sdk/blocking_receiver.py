@@ -7,7 +7,6 @@ program's own handlers come back when `run` ends.
 
 from __future__ import annotations
 
-import inspect
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +17,11 @@ from typing import Any
 
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk.background import Background
-from mqlite_actor.sdk.receiver import Receiver, SyncHandler
+from mqlite_actor.sdk.receiver import Receiver, SyncHandler, is_for_loop
 from mqlite_actor.sdk.receiving import ReceiverOptions, settings_of
+
+NOT_PLAIN = "handler: a plain function here; coroutines need connect() or open_embedded()"
+"""Said of a handler that only a loop could run."""
 
 
 class SyncReceiver:
@@ -47,8 +49,8 @@ class SyncReceiver:
         As `Receiver.run`, but it blocks. After KeyboardInterrupt nothing more is claimed, running
         handlers are waited for and their messages settled, and it is raised on.
         """
-        if inspect.iscoroutinefunction(handler):
-            raise InvalidArgument("handler: a plain function here; coroutines need connect()")
+        if is_for_loop(handler):
+            raise InvalidArgument(NOT_PLAIN)
         if self._receiver is not None:
             raise InvalidArgument("a receiver runs once; make another one")
         with self._lend() as background:

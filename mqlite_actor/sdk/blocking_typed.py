@@ -10,12 +10,13 @@ from typing import Generic, TypeVar, Unpack
 
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk.blocking import SyncHandle, SyncReceivedMessage, blocking, finished
-from mqlite_actor.sdk.blocking_receiver import SyncReceiver
+from mqlite_actor.sdk.blocking_receiver import NOT_PLAIN, SyncReceiver
 from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.held import SyncHeldMessage
+from mqlite_actor.sdk.receiver import is_for_loop
 from mqlite_actor.sdk.receiving import ReceiverOptions
-from mqlite_actor.sdk.typed import TypedQueue, UnfitBody, deciding
+from mqlite_actor.sdk.typed import TypedQueue, deciding, value_of
 
 T = TypeVar("T")
 
@@ -61,13 +62,11 @@ class SyncTypedReceiver(Generic[T]):
 
     def run(self, handler: Callable[[T, SyncHeldMessage], object]) -> None:
         """As `SyncReceiver.run`; `handler` is a plain function of the value and the message."""
+        if is_for_loop(handler):
+            raise InvalidArgument(NOT_PLAIN)
 
-        def handle(message: SyncHeldMessage) -> None:
-            try:
-                value = message.decode(self._kind)
-            except InvalidArgument as error:
-                raise UnfitBody(error.message) from error
-            handler(value, message)
+        def handle(message: SyncHeldMessage) -> object:
+            return handler(value_of(message, self._kind), message)
 
         self._receiver.run(handle)
 

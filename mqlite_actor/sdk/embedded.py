@@ -31,7 +31,7 @@ from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.opening_options import EmbeddedOptions, engine_options
 from mqlite_actor.sdk.origin import check_process, here
 from mqlite_actor.sdk.serve import ServeInfo, ServeOptions, serve
-from mqlite_actor.sdk.transaction import SyncTx, Tx
+from mqlite_actor.sdk.transaction import SyncTx, Tx, plainly
 from mqlite_actor.version import __version__
 
 R = TypeVar("R")
@@ -97,7 +97,7 @@ class Embedded(Handle):
         Commits when it returns, rolls back when it raises. Cancelled while it waits, it did not
         run; cancelled while it runs, it ends and is rolled back.
         """
-        return await self.engine.run_tx(lambda each: function(SyncTx(each)), seconds)
+        return await self.engine.run_tx(lambda each: plainly(function, SyncTx(each)), seconds)
 
     async def serve(
         self,

@@ -279,14 +279,22 @@ def _settlement(held: HeldMessage, verdict: Verdict | None) -> wire.Request[Any]
     return requests.reject(held, verdict.reason, verdict.description)
 
 
-def _invoker(handler: Handler, concurrency: int) -> AsyncHandler:
-    """The handler as a coroutine function; a plain one runs in a thread of its own."""
+def is_for_loop(handler: Any) -> bool:  # noqa: ANN401  # whatever a program gives
+    """Whether it is a coroutine function, or an object whose call is one.
+
+    InvalidArgument for what cannot be called, and for what would not run when it is: a generator.
+    """
     if not callable(handler):
         raise InvalidArgument(f"handler: a function of a message, not {type(handler).__name__}")
-    target: Any = handler
-    if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
-        getattr(target, "__call__", None)  # noqa: B004  # an object whose call is a coroutine
-    ):
+    faces = (handler, getattr(handler, "__call__", None))  # noqa: B004  # an object's own call
+    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in faces):
+        raise InvalidArgument("handler: it is a generator, which does nothing; take the yield out")
+    return any(map(inspect.iscoroutinefunction, faces))
+
+
+def _invoker(handler: Handler, concurrency: int) -> AsyncHandler:
+    """The handler as a coroutine function; a plain one runs in a thread of its own."""
+    if is_for_loop(handler):
         return cast("AsyncHandler", handler)
     limiter = anyio.CapacityLimiter(concurrency)
     plain = cast("SyncHandler", handler)

@@ -9,15 +9,19 @@ not at all. The two classes differ only in colour; what they send is built in on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from mqlite_actor.contract import wire
+from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.message import Received
 from mqlite_actor.sdk.requests import Body
+
+T = TypeVar("T")
 
 SqlValue = int | float | str | bytes | None
 """What a statement's arguments may be."""
@@ -153,3 +157,12 @@ class SyncTx:
     def reject(self, message: Received, reason: str = "", description: str = "") -> None:
         """Dead-letter a received message."""
         self._transaction.call(requests.reject(message, reason, description))
+
+
+def plainly(function: Callable[[SyncTx], T], transaction: SyncTx) -> T:
+    """Call it; a coroutine, which nobody would run, is refused, and so nothing commits."""
+    answer = function(transaction)
+    if inspect.iscoroutine(answer):
+        answer.close()
+        raise InvalidArgument("function: a plain one here; use tx() to await between statements")
+    return answer

@@ -7,20 +7,21 @@ because no repetition makes it fit.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Generic, TypeVar, Unpack
+from typing import Any, Generic, TypeVar, Unpack
 
 from mqlite_actor.contract.errors import InvalidArgument, MqliteError
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
-from mqlite_actor.sdk.held import HeldMessage
+from mqlite_actor.sdk.held import HeldMessage, SyncHeldMessage
 from mqlite_actor.sdk.message import Received, ReceivedMessage
 from mqlite_actor.sdk.policies import DeadLetter, Policy, Verdict, retry
-from mqlite_actor.sdk.receiver import Receiver
+from mqlite_actor.sdk.receiver import Receiver, is_for_loop
 from mqlite_actor.sdk.receiving import ReceiverOptions
 
 T = TypeVar("T")
@@ -134,18 +135,42 @@ class TypedReceiver(Generic[T]):
         self._receiver = receiver
         self._kind = kind
 
-    async def run(self, handler: Callable[[T, HeldMessage], Awaitable[object]]) -> None:
-        """As `Receiver.run`; `handler` is a coroutine function of the value and the message."""
+    async def run(
+        self,
+        handler: Callable[[T, HeldMessage], Awaitable[object]]
+        | Callable[[T, SyncHeldMessage], object],
+    ) -> None:
+        """As `Receiver.run`; `handler` is a function of the value and the message."""
+        target: Any = handler  # its message is of its own colour
 
-        async def handle(message: HeldMessage) -> None:
-            try:
-                value = message.decode(self._kind)
-            except InvalidArgument as error:
-                raise UnfitBody(error.message) from error
-            await handler(value, message)
+        async def on_loop(message: HeldMessage) -> None:
+            answer = target(value_of(message, self._kind), message)
+            if inspect.isawaitable(answer):
+                await answer
 
-        await self._receiver.run(handle)
+        def in_thread(message: SyncHeldMessage) -> object:
+            return target(value_of(message, self._kind), message)
+
+        await self._receiver.run(on_loop if _may_be_for_loop(target) else in_thread)
 
     def stop(self) -> None:
         """Claim no more, let running handlers finish within the limit, return from `run`."""
         self._receiver.stop()
+
+
+def _may_be_for_loop(handler: Any) -> bool:  # noqa: ANN401  # whatever a program gives
+    """Whether a coroutine function is, or is behind, it: a lambda or a decorated function returns
+    its awaitable and does not look like one."""
+    return (
+        is_for_loop(handler)
+        or inspect.iscoroutinefunction(inspect.unwrap(handler))
+        or getattr(handler, "__name__", "") == "<lambda>"
+    )
+
+
+def value_of(message: Received, kind: type[T]) -> T:
+    """The body as a value; UnfitBody if it is none of the type."""
+    try:
+        return message.decode(kind)
+    except InvalidArgument as error:
+        raise UnfitBody(error.message) from error

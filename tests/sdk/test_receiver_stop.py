@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import anyio
@@ -214,15 +214,43 @@ def test_an_option_that_makes_no_sense_is_refused_at_once(name: str) -> None:
         q.receiver("q", **options)
 
 
+async def _never(*_: object) -> AsyncIterator[None]:
+    yield
+
+
+def _never_either(*_: object) -> Iterator[None]:
+    yield
+
+
+IDLE: list[Any] = [5, _never, _never_either]
+
+
+class Called:
+    """A handler that is an object."""
+
+    async def __call__(self, *_: object) -> None:
+        return
+
+
 @both_loops
-def test_a_handler_that_is_no_function_of_its_colour_is_refused(backend: str) -> None:
+@pytest.mark.parametrize("handler", IDLE, ids=["number", "async generator", "generator"])
+def test_a_handler_that_would_do_nothing_is_refused(
+    backend: str,
+    handler: Any,  # noqa: ANN401  # wrong on purpose
+) -> None:
     async def body(q: mq.Embedded) -> None:
-        with pytest.raises(mq.InvalidArgument, match="handler"):
-            await q.receiver("q").run(5)  # type: ignore[arg-type]  # wrong on purpose
+        for receiver in (q.receiver("q"), q.queue("q", int).receiver()):
+            with pytest.raises(mq.InvalidArgument, match="handler"):
+                await receiver.run(handler)
 
     on_queue(backend, body)
-    with (
-        mq.open_embedded_sync(":memory:") as q,
-        pytest.raises(mq.InvalidArgument, match="a plain function here"),
-    ):
-        q.receiver("q").run(nothing)
+
+
+@pytest.mark.parametrize("handler", [nothing, Called(), *IDLE], ids=range(5))
+def test_a_handler_that_a_blocking_program_cannot_run_is_refused(
+    handler: Any,  # noqa: ANN401  # wrong on purpose
+) -> None:
+    with mq.open_embedded_sync(":memory:") as q:
+        for receiver in (q.receiver("q"), q.queue("q", int).receiver()):
+            with pytest.raises(mq.InvalidArgument, match="handler: "):
+                receiver.run(handler)
