@@ -168,17 +168,24 @@ class Background(Generic[H]):
         result: T = job.unwrap()
         return result
 
-    async def finish_async(self, function: Callable[[], Awaitable[T]]) -> T:
+    async def finish_async(
+        self, function: Callable[[], Awaitable[T]], *, is_cancellable: bool = False
+    ) -> T:
         """The same for what cannot be undone: its outcome is told, whatever is cancelled meanwhile.
 
         Such a cancellation comes afterwards, when the task waits for something the next time.
+        With `is_cancellable` it is passed on, and raised if that is how `function` ended.
         """
         job, done = self._submit_here(function, None)
         task = asyncio.current_task()
         before = 0 if task is None else task.cancelling()
-        cancelled = await _wait_out(done, _nothing)
-        if cancelled is not None and task is not None:
-            asyncio.get_running_loop().call_soon(_cancel_again, task, before)
+        cut = partial(self._cancel, job) if is_cancellable else _nothing
+        cancelled = await _wait_out(done, cut)
+        if cancelled is not None:
+            if job.scope.cancelled_caught:
+                raise cancelled
+            if task is not None:
+                asyncio.get_running_loop().call_soon(_cancel_again, task, before)
         result: T = job.unwrap()
         return result
 

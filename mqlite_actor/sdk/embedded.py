@@ -95,7 +95,8 @@ class Embedded(Handle):
         """Run a plain function inside a transaction in the storage thread; its result.
 
         Commits when it returns, rolls back when it raises. Cancelled while it waits, it did not
-        run; cancelled while it runs, it ends and is rolled back.
+        run; cancelled while it runs, it ends and is rolled back. A cancellation that comes during
+        the commit is seen at the next await.
         """
         return await self.engine.run_tx(lambda each: plainly(function, SyncTx(each)), seconds)
 
@@ -202,8 +203,8 @@ class AsyncioEmbedded(Embedded):
         self, function: Callable[[SyncTx], T], *, seconds: float = limits.TX_SECONDS
     ) -> T:
         check_outside()
-        inner = self._background.inner
-        return await self._background.call_async(partial(inner.run_tx, function, seconds=seconds))
+        running = partial(self._background.inner.run_tx, function, seconds=seconds)
+        return await self._background.finish_async(running, is_cancellable=True)
 
     async def compact(self, *, is_full: bool = False) -> None:
         check_outside()

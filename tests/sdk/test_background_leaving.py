@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,6 +16,7 @@ import pytest
 
 import mqlite_actor as mq
 from tests.conformance.broker import running_broker
+from tests.engine.local import local
 from tests.sdk.loops import BOUND_SECONDS
 
 
@@ -131,3 +133,83 @@ def test_a_limit_that_ends_during_the_commit_is_kept_and_cancels_nothing_later()
                 await anyio.lowlevel.checkpoint()
 
     asyncio.run(main())
+
+
+class Leaving:
+    """Cancels its task out of the storage thread, and returns when everybody has heard of it."""
+
+    def __init__(self, cancel: Callable[[], object]) -> None:
+        self._cancel = cancel
+        self._loop = asyncio.get_running_loop()
+
+    def leave(self) -> None:
+        heard = threading.Event()
+        for step in (self._cancel, lambda: self._loop.call_soon(heard.set)):
+            self._loop.call_soon_threadsafe(step)
+        assert heard.wait(BOUND_SECONDS)
+
+    def commit(self) -> bool:
+        self.leave()
+        return False  # SQLite's way to let a commit go on
+
+
+@pytest.mark.parametrize("how", ["in its function", "in a failing one", "in its commit"])
+def test_a_function_that_is_cancelled_is_told_as_it_ended(how: str) -> None:
+    async def main() -> None:
+        async with mq.open_embedded(":memory:") as q:
+            await q.create_queue("q")
+            told: list[str] = []
+
+            def function(tx: mq.SyncTx) -> str:
+                tx.send_one("q", "a")
+                if how == "in its commit":
+                    local(q.engine).connection.set_commit_hook(leaving.commit)
+                    return "committed"
+                leaving.leave()
+                if how == "in a failing one":
+                    raise KeyError
+                return "rolled back"
+
+            async def work() -> None:
+                try:
+                    told.append(await q.run_tx(function))
+                except KeyError:
+                    told.append("its own error")
+                await asyncio.Event().wait()
+
+            task = asyncio.create_task(work())
+            leaving = Leaving(task.cancel)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            local(q.engine).connection.set_commit_hook(None)
+            assert await stored(q) == (how == "in its commit")
+            assert told == TOLD[how]
+
+    asyncio.run(asyncio.wait_for(main(), BOUND_SECONDS))
+
+
+TOLD = {
+    "in its function": [],
+    "in a failing one": ["its own error"],
+    "in its commit": ["committed"],
+}
+
+
+def test_a_limit_that_ends_during_a_functions_commit_cancels_nothing_later() -> None:
+    async def main() -> None:
+        async with mq.open_embedded(":memory:") as q:
+            await q.create_queue("q")
+
+            def function(tx: mq.SyncTx) -> int:
+                local(q.engine).connection.set_commit_hook(leaving.commit)
+                return tx.send_one("q", "a")
+
+            async with asyncio.timeout(None) as limit:
+                leaving = Leaving(lambda: limit.reschedule(0))
+                assert await q.run_tx(function) == 1
+            local(q.engine).connection.set_commit_hook(None)
+            assert await stored(q) == 1
+            for _ in range(3):
+                await anyio.lowlevel.checkpoint()
+
+    asyncio.run(asyncio.wait_for(main(), BOUND_SECONDS))
