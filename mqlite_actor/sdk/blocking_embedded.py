@@ -17,6 +17,7 @@ from mqlite_actor.engine.outbox import Hold, check_outside, inside
 from mqlite_actor.sdk.background import Background
 from mqlite_actor.sdk.blocking import SyncHandle
 from mqlite_actor.sdk.embedded import Embedded, leave, opener_of, undo_of
+from mqlite_actor.sdk.message import settled_if_committed
 from mqlite_actor.sdk.opening_options import EmbeddedOptions
 from mqlite_actor.sdk.transaction import SyncTx
 
@@ -46,12 +47,13 @@ class SyncEmbedded(SyncHandle):
         hold = self._background.call(partial(self._engine.hold, seconds), undo=leave)
         token = inside.set(hold)
         is_commit = False
-        try:
-            yield SyncTx(_DistantHold(self._background, hold))
-            is_commit = True
-        finally:
-            inside.reset(token)
-            self._background.call(partial(hold.end, is_commit=is_commit))
+        with settled_if_committed() as settled:
+            try:
+                yield SyncTx(_DistantHold(self._background, hold), settled)
+                is_commit = True
+            finally:
+                inside.reset(token)
+                self._background.call(partial(hold.end, is_commit=is_commit))
 
     def run_tx(self, function: Callable[[SyncTx], T], *, seconds: float = limits.TX_SECONDS) -> T:
         """Run a plain function inside a transaction in the storage thread; its result.

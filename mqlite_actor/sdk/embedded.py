@@ -28,6 +28,7 @@ from mqlite_actor.engine.outbox import Hold, check_outside, inside
 from mqlite_actor.sdk.address import parse_store
 from mqlite_actor.sdk.background import Background
 from mqlite_actor.sdk.handle import Handle
+from mqlite_actor.sdk.message import settled_if_committed
 from mqlite_actor.sdk.opening_options import EmbeddedOptions, engine_options
 from mqlite_actor.sdk.origin import check_process, here
 from mqlite_actor.sdk.serve import ServeInfo, ServeOptions, serve
@@ -81,13 +82,14 @@ class Embedded(Handle):
         hold = await self.engine.hold(seconds)
         token = inside.set(hold)
         is_commit = False
-        try:
-            yield Tx(hold)
-            await trio.lowlevel.checkpoint_if_cancelled()
-            is_commit = True
-        finally:
-            inside.reset(token)
-            await hold.end(is_commit=is_commit)
+        with settled_if_committed() as settled:
+            try:
+                yield Tx(hold, settled)
+                await trio.lowlevel.checkpoint_if_cancelled()
+                is_commit = True
+            finally:
+                inside.reset(token)
+                await hold.end(is_commit=is_commit)
 
     async def run_tx(
         self, function: Callable[[SyncTx], T], *, seconds: float = limits.TX_SECONDS
@@ -98,7 +100,11 @@ class Embedded(Handle):
         run; cancelled while it runs, it ends and is rolled back. A cancellation that comes during
         the commit is seen at the next await.
         """
-        return await self.engine.run_tx(lambda each: plainly(function, SyncTx(each)), seconds)
+        with settled_if_committed() as settled:
+            return await self.engine.run_tx(
+                lambda each: plainly(function, SyncTx(each, settled)), seconds
+            )
+        raise AssertionError("it swallows nothing")
 
     async def serve(
         self,
@@ -191,13 +197,14 @@ class AsyncioEmbedded(Embedded):
         hold = await call(partial(self.engine.hold, seconds), undo=leave)
         token = inside.set(hold)
         is_commit = False
-        try:
-            yield Tx(_DistantHold(self._background, hold))
-            await asyncio.sleep(0)  # the last moment at which a cancellation rolls back
-            is_commit = True
-        finally:
-            inside.reset(token)
-            await self._background.finish_async(partial(hold.end, is_commit=is_commit))
+        with settled_if_committed() as settled:
+            try:
+                yield Tx(_DistantHold(self._background, hold), settled)
+                await asyncio.sleep(0)  # the last moment at which a cancellation rolls back
+                is_commit = True
+            finally:
+                inside.reset(token)
+                await self._background.finish_async(partial(hold.end, is_commit=is_commit))
 
     async def run_tx(
         self, function: Callable[[SyncTx], T], *, seconds: float = limits.TX_SECONDS

@@ -21,7 +21,7 @@ from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration, bound_to_ms, duration_to_ms
 from mqlite_actor.sdk.instants import to_ms
-from mqlite_actor.sdk.message import ReceivedMessage
+from mqlite_actor.sdk.message import ReceivedMessage, settling
 from mqlite_actor.sdk.requests import Body
 
 R = TypeVar("R")
@@ -73,14 +73,17 @@ class Extensions(ABC):
         one, makes a repetition of that receive claim anew. Against a broker without this call each
         is abandoned, and the delivery counts.
         """
-        queue, items = requests.leases(messages)
+        given = list(messages)
+        queue, items = requests.leases(given)
         if not items:
             return []
         request = ext.ReleaseRequest(queue=queue, messages=items, receive_attempt_id=attempt_id)
-        try:
-            return [result.ok for result in (await self.call(request)).results]
-        except Unsupported:
-            return [await self._is_done(each) for each in requests.abandons(request)]
+        with settling(given) as done:
+            try:
+                done[:] = [result.ok for result in (await self.call(request)).results]
+            except Unsupported:
+                done[:] = [await self._is_done(each) for each in requests.abandons(request)]
+        return done
 
     async def _is_done(self, request: wire.AbandonRequest) -> bool:
         try:

@@ -32,7 +32,7 @@ from mqlite_actor.sdk.administration import Administration
 from mqlite_actor.sdk.durations import Duration, duration_to_ms, wait_to_ms
 from mqlite_actor.sdk.entities import Entities, or_zero
 from mqlite_actor.sdk.extensions import Extensions
-from mqlite_actor.sdk.message import Received, ReceivedMessage
+from mqlite_actor.sdk.message import Received, ReceivedMessage, settling
 from mqlite_actor.sdk.refusals import refused
 from mqlite_actor.sdk.replays import still_held
 from mqlite_actor.sdk.requests import Body
@@ -360,16 +360,24 @@ class Handle(Entities, Extensions, Administration):
 
     async def complete_batch(self, messages: Iterable[Received]) -> list[bool]:
         """Complete messages of one queue in one transaction; which of them were, in order."""
-        queue, items = requests.leases(messages)
+        given = list(messages)
+        queue, items = requests.leases(given)
         if not items:
             return []
-        reply = await self.call(wire.CompleteBatchRequest(queue=queue, messages=items))
-        return [result.ok for result in reply.results]
+        with settling(given) as done:
+            reply = await self.call(wire.CompleteBatchRequest(queue=queue, messages=items))
+            done[:] = [result.ok for result in reply.results]
+        return done
 
     async def renew_batch(self, messages: Iterable[Received]) -> list[bool]:
         """Extend the leases of up to 512 messages of one queue; which of them are, in order."""
-        queue, items = requests.leases(messages)
+        given = list(messages)
+        queue, items = requests.leases(given)
         if not items:
             return []
         reply = await self.call(wire.RenewBatchRequest(queue=queue, messages=items))
+        now_ms = self.now_ms()
+        for each, result in zip(given, reply.results, strict=False):
+            if result.ok:
+                each.note_renewed((result.locked_until_ms - now_ms) / 1000)
         return [result.ok for result in reply.results]

@@ -2,8 +2,8 @@
 lost.
 
 Made by the receiver for each handler, renewed by `renewal`. A handler may settle it by its own
-verb; then the receiver leaves it alone. Works under trio and asyncio; a handler that is a plain
-function gets a `SyncHeldMessage`, which shares this one's state.
+verb, in a transaction or in a batch; then the receiver leaves it alone. Works under trio and
+asyncio; a handler that is a plain function gets a `SyncHeldMessage`, which shares this one's state.
 """
 
 from __future__ import annotations
@@ -15,22 +15,28 @@ from typing import Any
 import anyio
 import anyio.from_thread
 
+from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import ext, wire
 from mqlite_actor.sdk.blocking import SyncReceivedMessage, Twin
 from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
-from mqlite_actor.sdk.message import ReceivedMessage
+from mqlite_actor.sdk.message import ReceivedMessage, settling
+
+_clock = SystemClock()
 
 
 class HeldMessage(ReceivedMessage):
     """A received message that knows what became of it."""
 
-    __slots__ = ("_lost", "ends_at", "is_settled", "scope")
+    __slots__ = ("_length", "_lost", "_offset", "ends_at", "is_settled", "scope")
 
     def __init__(self, handle: Handle, queue: str, raw: wire.Message) -> None:
         super().__init__(handle, queue, raw)
         self.is_settled = False
-        self.ends_at = anyio.current_time() + (raw.locked_until_ms - handle.now_ms()) / 1000
+        self._length = (raw.locked_until_ms - handle.now_ms()) / 1000
+        now = anyio.current_time()
+        self._offset = now - _clock.monotonic()
+        self.ends_at = now + self._length
         self.scope = anyio.CancelScope()
         self._lost = anyio.Event()
 
@@ -52,35 +58,43 @@ class HeldMessage(ReceivedMessage):
         """Note that the lease is over. For the receiver."""
         self._lost.set()
 
-    @contextmanager
-    def settling(self) -> Iterator[None]:
-        """Settled from the moment it is asked for: a renewal that is denied then means nothing."""
-        self.is_settled = True
-        try:
-            yield
-        except BaseException:
-            self.is_settled = False
-            raise
+    def note_settled(self, *, is_settled: bool) -> None:
+        self.is_settled = is_settled
+
+    def note_renewed(self, seconds: float) -> None:
+        """From any thread; so the loop's own clock cannot be asked."""
+        self.ends_at = self._offset + _clock.monotonic() + seconds
 
     async def complete(self) -> None:
-        with self.settling():
+        with settling([self]) as done:
             await super().complete()
+            done[0] = True
 
     async def abandon(self, *, delay: Duration = 0) -> None:
-        with self.settling():
+        with settling([self]) as done:
             await super().abandon(delay=delay)
+            done[0] = True
 
     async def reject(self, reason: str = "", description: str = "") -> None:
-        with self.settling():
+        with settling([self]) as done:
             await super().reject(reason, description)
+            done[0] = True
 
     async def defer(self) -> None:
-        with self.settling():
+        with settling([self]) as done:
             await super().defer()
+            done[0] = True
 
-    async def release(self) -> None:
-        with self.settling():
-            await super().release()
+    async def renew(self) -> None:
+        with self.renewing():
+            await super().renew()
+
+    @contextmanager
+    def renewing(self) -> Iterator[None]:
+        """The reply holds no deadline: it is a lease's length after the question."""
+        asked = _clock.monotonic()
+        yield
+        self.note_renewed(self._length - (_clock.monotonic() - asked))
 
 
 SETTLEMENTS = (
@@ -103,12 +117,23 @@ class SyncHeldMessage(SyncReceivedMessage):
         """Whether the lease is known to be over: somebody else may have the message by now."""
         return self._held.is_lost
 
+    def note_settled(self, *, is_settled: bool) -> None:
+        self._held.note_settled(is_settled=is_settled)
+
+    def note_renewed(self, seconds: float) -> None:
+        self._held.note_renewed(seconds)
+
     def _ask(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
         """The verbs reach the loop that waits for this thread."""
+        if isinstance(request, wire.RenewRequest):
+            with self._held.renewing():
+                return anyio.from_thread.run(self._call, request)
         if not isinstance(request, SETTLEMENTS):
             return anyio.from_thread.run(self._call, request)
-        with self._held.settling():
-            return anyio.from_thread.run(self._call, request)
+        with settling([self._held]) as done:
+            reply = anyio.from_thread.run(self._call, request)
+            done[0] = True
+        return reply
 
     async def _call(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
         """To its end, as the plain function around it: what cuts the task cannot cut either."""

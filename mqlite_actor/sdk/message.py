@@ -7,6 +7,8 @@ passes a token by hand; it never changes by itself (a renewal moves the lease in
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -114,6 +116,41 @@ class Received:
     def properties(self) -> dict[str, str]:
         """The sender's properties."""
         return self.raw.properties
+
+    def note_settled(self, *, is_settled: bool) -> None:
+        """What its own verbs do not see; only a message in a receiver's hands minds."""
+
+    def note_renewed(self, seconds: float) -> None:
+        """The same: its lease lives for so long from now on."""
+
+
+@contextmanager
+def settling(messages: Sequence[Received]) -> Iterator[list[bool]]:
+    """They count as settled from now on: a renewal that is denied then means nothing.
+
+    In the end only those do whose place in the list that is lent was made True.
+    """
+    done = [False] * len(messages)
+    for each in messages:
+        each.note_settled(is_settled=True)
+    try:
+        yield done
+    finally:
+        for index, each in enumerate(messages):
+            if done[index : index + 1] != [True]:
+                each.note_settled(is_settled=False)
+
+
+@contextmanager
+def settled_if_committed() -> Iterator[list[Received]]:
+    """Put into the list what a transaction has settled: it is not if the block raises."""
+    messages: list[Received] = []
+    try:
+        yield messages
+    except BaseException:
+        for each in messages:
+            each.note_settled(is_settled=False)
+        raise
 
 
 class ReceivedMessage(Received):

@@ -18,7 +18,7 @@ from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration
-from mqlite_actor.sdk.message import Received
+from mqlite_actor.sdk.message import Received, settling
 from mqlite_actor.sdk.requests import Body
 
 T = TypeVar("T")
@@ -54,10 +54,11 @@ class Tx:
     and its methods raise TxTimeout. Calls to the handle itself raise inside the block.
     """
 
-    __slots__ = ("_hold",)
+    __slots__ = ("_hold", "_settled")
 
-    def __init__(self, hold: OpenTransaction) -> None:
+    def __init__(self, hold: OpenTransaction, settled: list[Received]) -> None:
         self._hold = hold
+        self._settled = settled  # as `message.settled_if_committed` lends it
 
     async def execute(self, sql: str, arguments: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
         """Run one statement of your own and return its rows.
@@ -96,24 +97,31 @@ class Tx:
 
     async def complete(self, message: Received) -> None:
         """Done with a received message, if and when the transaction commits."""
-        await self._hold.call(requests.complete(message))
+        await self._settle(message, requests.complete(message))
 
     async def abandon(self, message: Received, *, delay: Duration = 0) -> None:
         """Give a received message back."""
-        await self._hold.call(requests.abandon(message, delay=delay))
+        await self._settle(message, requests.abandon(message, delay=delay))
 
     async def reject(self, message: Received, reason: str = "", description: str = "") -> None:
         """Dead-letter a received message."""
-        await self._hold.call(requests.reject(message, reason, description))
+        await self._settle(message, requests.reject(message, reason, description))
+
+    async def _settle(self, message: Received, request: wire.Request[Any]) -> None:
+        with settling([message]) as done:
+            await self._hold.call(request)
+            done[0] = True
+        self._settled.append(message)
 
 
 class SyncTx:
     """The same for a plain function in the storage thread."""
 
-    __slots__ = ("_transaction",)
+    __slots__ = ("_settled", "_transaction")
 
-    def __init__(self, transaction: OpenSyncTransaction) -> None:
+    def __init__(self, transaction: OpenSyncTransaction, settled: list[Received]) -> None:
         self._transaction = transaction
+        self._settled = settled  # as `message.settled_if_committed` lends it
 
     def execute(self, sql: str, arguments: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
         """Run one statement of your own and return its rows."""
@@ -148,15 +156,21 @@ class SyncTx:
 
     def complete(self, message: Received) -> None:
         """Done with a received message."""
-        self._transaction.call(requests.complete(message))
+        self._settle(message, requests.complete(message))
 
     def abandon(self, message: Received, *, delay: Duration = 0) -> None:
         """Give a received message back."""
-        self._transaction.call(requests.abandon(message, delay=delay))
+        self._settle(message, requests.abandon(message, delay=delay))
 
     def reject(self, message: Received, reason: str = "", description: str = "") -> None:
         """Dead-letter a received message."""
-        self._transaction.call(requests.reject(message, reason, description))
+        self._settle(message, requests.reject(message, reason, description))
+
+    def _settle(self, message: Received, request: wire.Request[Any]) -> None:
+        with settling([message]) as done:
+            self._transaction.call(request)
+            done[0] = True
+        self._settled.append(message)
 
 
 def plainly(function: Callable[[SyncTx], T], transaction: SyncTx) -> T:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 import anyio
+import anyio.from_thread
+import pytest
 import trio
 import trio.testing
 
@@ -134,5 +138,160 @@ def test_what_was_denied_because_it_is_settled_is_not_lost(backend: str) -> None
 
         await receiver.run(handle)
         assert (heard.verdicts, heard.lost) == ([(1, None)], [])
+
+    on_queue(backend, body)
+
+
+class Denying(Handle):
+    """Counts the renewals that were denied."""
+
+    def __init__(self, q: Handle) -> None:
+        self._q = q
+        self.denied = 0
+
+    async def call(self, request: wire.Request[R]) -> R:
+        reply: Any = await self._q.call(request)
+        if isinstance(request, wire.RenewBatchRequest) and not reply.results[0].ok:
+            self.denied += 1
+        return cast("R", reply)
+
+
+async def in_block(q: mq.Embedded, message: mq.HeldMessage) -> None:
+    async with q.tx() as tx:
+        await tx.complete(message)
+
+
+async def in_function(q: mq.Embedded, message: mq.HeldMessage) -> None:
+    await q.run_tx(lambda tx: tx.reject(message))
+
+
+async def in_batch(q: mq.Embedded, message: mq.HeldMessage) -> None:
+    assert await q.complete_batch([message]) == [True]
+
+
+ELSEWHERE = [in_block, in_function, in_batch]
+
+
+@both_loops
+@pytest.mark.parametrize("settle", ELSEWHERE)
+def test_what_is_settled_in_a_transaction_or_a_batch_is_not_lost(
+    backend: str, settle: Callable[[mq.Embedded, mq.HeldMessage], Awaitable[None]]
+) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.create_queue("short", lock_duration=0.1)
+        await q.send_one("short", "a")
+        heard, denying = Heard(), Denying(q)
+        receiver = denying.receiver(
+            "short", auto_renew=True, cancel_on_lost_lease=True, hooks=heard
+        )
+        is_whole: list[bool] = []
+
+        async def handle(message: mq.HeldMessage) -> None:
+            await settle(q, message)
+            while not denying.denied:
+                await q.status()
+            is_whole.append(not message.is_lost)
+            receiver.stop()
+
+        await receiver.run(handle)
+        assert (is_whole, heard.lost, heard.errors) == ([True], [], [])
+        assert heard.verdicts == [], "nobody settles it again"
+
+    on_queue(backend, body)
+
+
+def failing(tx: mq.SyncTx, message: mq.Received) -> None:
+    tx.complete(message)
+    raise ZeroDivisionError
+
+
+@both_loops
+def test_what_a_transaction_did_not_commit_is_not_settled(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ["block", "function", "refused"])
+        receiver = q.receiver("q", on_failure=mq.reject())
+
+        async def handle(message: mq.HeldMessage) -> None:
+            if message.text == "block":
+                async with q.tx() as tx:
+                    await tx.complete(message)
+                    assert message.is_settled
+                    raise KeyError
+            if message.text == "function":
+                await q.run_tx(lambda tx: failing(tx, message))
+            receiver.stop()
+            await q.message("q", message.seq_number, message.lock_token).defer()
+            assert await q.complete_batch([message]) == [False]
+            async with q.tx() as tx:
+                with pytest.raises(mq.LockLost):
+                    await tx.complete(message)
+            assert not message.is_settled
+
+        await receiver.run(handle)
+        reasons = [each.dead_letter_reason for each in await q.peek("q", state="dead_lettered")]
+        assert reasons == ["KeyError", "ZeroDivisionError"]
+
+    on_queue(backend, body)
+
+
+def test_a_plain_handler_settles_in_transactions_and_batches_of_its_program() -> None:
+    with mq.open_embedded_sync(":memory:") as q:
+        q.create_queue("q", lock_duration=30)
+        q.send("q", ["block", "function", "batch", "left"])
+        heard = Heard()
+        receiver = q.receiver("q", hooks=heard)
+
+        def handle(message: mq.SyncHeldMessage) -> None:
+            if message.text == "block":
+                with q.tx() as tx:
+                    tx.complete(message)
+            elif message.text == "function":
+                q.run_tx(lambda tx: tx.complete(message))
+            elif message.text == "batch":
+                q.complete_batch([message])
+            else:
+                receiver.stop()
+                with contextlib.suppress(KeyError), q.tx() as tx:
+                    tx.reject(message)
+                    raise KeyError
+
+        receiver.run(handle)
+        assert (heard.verdicts, heard.errors) == ([(4, None)], [])
+        assert q.stats("q").total == 0
+
+
+@pytest.mark.parametrize("how", ["verb", "batch"])
+@both_loops
+def test_a_handlers_own_renewal_moves_the_end_of_its_lease(backend: str, how: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ["a", "stop"])
+        receiver = q.receiver("q")
+
+        async def handle(message: mq.HeldMessage) -> None:
+            message.ends_at -= 20
+            await (message.renew() if how == "verb" else q.renew_batch([message]))
+            assert 15 < message.ends_at - anyio.current_time() < 31
+            await q.message("q", message.seq_number, message.lock_token).defer()
+            with contextlib.suppress(mq.LockLost):
+                message.ends_at = 0
+                await (message.renew() if how == "verb" else q.renew_batch([message]))
+            assert message.ends_at == 0
+            receiver.stop()
+
+        await receiver.run(handle)
+
+        def plain(message: mq.SyncHeldMessage) -> None:
+            held = message._held
+            held.ends_at -= 20
+            if how == "verb":
+                message.renew()
+            else:
+                anyio.from_thread.run(q.renew_batch, [message])
+            assert 15 < held.ends_at - anyio.from_thread.run_sync(anyio.current_time) < 31
+            anyio.from_thread.run_sync(other.stop)
+
+        other = q.receiver("q", on_failure=mq.reject())
+        await other.run(plain)
+        assert (await q.stats("q")).dead_lettered == 0
 
     on_queue(backend, body)
