@@ -19,6 +19,9 @@ from mqlite_actor.sdk.message import Received
 DELAY_EXPONENT_MAX = 63
 """Doubling more often than this is longer than any bound; it keeps the power a sensible float."""
 
+TEXT_MAX = 65_536
+"""Characters of a reason or a description: more than a person reads of an error."""
+
 
 class Retry(msgspec.Struct, frozen=True):
     """Abandon it: it comes again after `delay_ms`, until the queue's deliveries are used up."""
@@ -35,6 +38,24 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 Verdict = Retry | DeadLetter
 Policy = Callable[[Received, Exception], Verdict]
+
+
+def fault_of(verdict: object) -> str:
+    """Why it is none that can be carried out; "" if it is one."""
+    if isinstance(verdict, Retry):
+        delay: object = verdict.delay_ms
+        is_whole = isinstance(delay, int) and delay >= 0
+        return "" if is_whole else f"delay_ms {delay!r} is no number of milliseconds"
+    if isinstance(verdict, DeadLetter):
+        texts: tuple[object, ...] = (verdict.reason, verdict.description)
+        return "" if all(isinstance(each, str) for each in texts) else "a text that is none"
+    return f"a {type(verdict).__name__} is no verdict (mq.Retry, mq.DeadLetter)"
+
+
+def storable(text: str) -> str:
+    """A text of a verdict as it can be stored: what a message said gets into it, and that may be
+    half a surrogate pair, or as long as a body."""
+    return text[:TEXT_MAX].encode("utf-8", "backslashreplace").decode()
 
 
 def retry(*, delay: Duration = 0) -> Policy:

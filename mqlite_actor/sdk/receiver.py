@@ -22,12 +22,18 @@ import anyio.to_thread
 import trio
 
 from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import Internal, InvalidArgument, MqliteError, WorldError
+from mqlite_actor.contract.errors import (
+    Internal,
+    InvalidArgument,
+    MessageTooLarge,
+    MqliteError,
+    WorldError,
+)
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.claiming import Claims, is_permanent
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.held import HeldMessage, SyncHeldMessage
-from mqlite_actor.sdk.policies import DeadLetter, Retry, Verdict
+from mqlite_actor.sdk.policies import Retry, Verdict, fault_of, storable
 from mqlite_actor.sdk.receiving import ReceiverHooks, Settings
 from mqlite_actor.sdk.renewal import Renewal
 
@@ -42,6 +48,9 @@ a network may be gone, or a transaction hold the writer, for longer than this.""
 
 SETTLE_PAUSE_SECONDS = 0.2
 """Between two tries: settlements are safe to repeat."""
+
+REFUSED_TEXTS = (InvalidArgument, MessageTooLarge)
+"""What a settlement is refused with for its own words, and for nothing else."""
 
 _log = logging.getLogger("mqlite.receiver")
 
@@ -199,14 +208,12 @@ class Receiver:
         except Exception:  # noqa: BLE001  # a policy is the program's own
             _log.exception("the policy failed; the message comes again at once")
             return Retry()
-        if isinstance(verdict, Retry | DeadLetter):
-            return verdict
+        fault = fault_of(verdict)
+        if not fault:
+            return cast("Verdict", verdict)
         if inspect.iscoroutine(verdict):
             verdict.close()
-        _log.error(
-            "the policy answered a %s, which is no verdict (mq.Retry, mq.DeadLetter); the message"
-            " comes again at once", type(verdict).__name__,
-        )  # fmt: skip
+        _log.error("the policy answered amiss, so the message comes again at once: %s", fault)
         return Retry()
 
     # -- settling ----------------------------------------------------------------------------------
@@ -214,12 +221,10 @@ class Receiver:
     async def _settle(self, held: HeldMessage, verdict: Verdict | None) -> None:
         """Tried for as long as the lease may live; once the run ends, for SETTLE_SECONDS more. From
         now on a renewal may be denied because of it."""
-        request = _settlement(held, verdict)
         held.is_settled = True
         while True:
             with anyio.move_on_after(SETTLE_SECONDS, shield=True):
-                if await self._has_settled(request):
-                    self._hooks.settled(held, verdict)
+                await self._ask_to_settle(held, verdict)
                 return
             is_ending = self._claims.is_stopped or _is_cancelled()
             if is_ending or anyio.current_time() >= held.ends_at:
@@ -228,19 +233,27 @@ class Receiver:
             "message %d of %s could not be settled; its lease will end", held.seq_number, self.queue
         )
 
-    async def _has_settled(self, request: wire.Request[Any]) -> bool:
-        """Ask until there is an answer; False if it is a refusal."""
+    async def _ask_to_settle(self, held: HeldMessage, verdict: Verdict | None) -> None:
+        """Ask until there is an answer, and tell the hook unless it is a refusal. A verdict that
+        is refused for what it says is the message's fault, not the receiver's: it comes again."""
         while True:
             try:
-                await self._handle.call(request)
+                await self._handle.call(_settlement(held, verdict))
             except WorldError as error:
                 self._trouble(error)
                 await anyio.sleep(SETTLE_PAUSE_SECONDS)
             except MqliteError as error:
-                self._trouble(error)
-                return False
+                if verdict in (None, Retry()) or not isinstance(error, REFUSED_TEXTS):
+                    self._trouble(error)
+                    return
+                _log.error(
+                    "the verdict on message %d of %s was refused, so it comes again at once: %s",
+                    held.seq_number, self.queue, error,
+                )  # fmt: skip
+                verdict = Retry()
             else:
-                return True
+                self._hooks.settled(held, verdict)
+                return
 
     async def _give_back(self, unseen: list[HeldMessage], attempt: str = "") -> None:
         """Return claims that no handler saw, as if they had not been delivered."""
@@ -276,7 +289,7 @@ def _settlement(held: HeldMessage, verdict: Verdict | None) -> wire.Request[Any]
         return requests.complete(held)
     if isinstance(verdict, Retry):
         return wire.AbandonRequest(**requests.lease(held), delay_ms=verdict.delay_ms)
-    return requests.reject(held, verdict.reason, verdict.description)
+    return requests.reject(held, storable(verdict.reason), storable(verdict.description))
 
 
 def is_for_loop(handler: Any) -> bool:  # noqa: ANN401  # whatever a program gives

@@ -13,6 +13,7 @@ import pytest
 import mqlite_actor as mq
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import Internal
+from mqlite_actor.sdk.policies import TEXT_MAX
 from mqlite_actor.sdk.receiver import StrayCancellation
 from tests.sdk.loops import both_loops
 from tests.sdk.receiving_scene import Failing, Heard, nothing, on_queue
@@ -237,7 +238,15 @@ def test_a_cancellation_of_the_worker_itself_is_none_of_the_handlers_failures() 
     on_queue("asyncio", body)
 
 
-@pytest.mark.parametrize("answer", [None, "reject", 0, mq.DeadLetter])
+WRONG: Any = ValueError("x")
+HALF: Any = 1.5
+AMISS = [
+    None, "reject", 0, mq.DeadLetter, mq.DeadLetter(WRONG), mq.DeadLetter("a", WRONG),
+    mq.Retry(WRONG), mq.Retry(HALF), mq.Retry(-1), mq.Retry(2**70),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", AMISS)
 @both_loops
 def test_a_policy_that_answers_no_verdict_never_completes_what_failed(
     backend: str, answer: object
@@ -256,6 +265,28 @@ def test_a_policy_that_answers_no_verdict_never_completes_what_failed(
         await receiver.run(handle)
         assert heard.verdicts == [(1, mq.Retry()), (1, mq.Retry())]
         assert (await q.stats("q")).active == 1
+
+    on_queue(backend, body)
+
+
+@both_loops
+def test_an_error_that_no_text_can_hold_buries_its_message_and_ends_nothing(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ["half a pair", "long", "stop"])
+        heard = Heard()
+        receiver = q.receiver("q", hooks=heard, on_failure=mq.reject())
+
+        async def handle(message: mq.HeldMessage) -> None:
+            if message.text == "stop":
+                receiver.stop()
+                return
+            raise ValueError("caf\ud800" if message.text == "half a pair" else "x" * 200_000)
+
+        await receiver.run(handle)
+        half, long = await q.peek("q", state="dead_lettered")
+        assert half.dead_letter_description == "caf\\ud800"
+        assert long.dead_letter_description == "x" * TEXT_MAX
+        assert heard.errors == []
 
     on_queue(backend, body)
 
