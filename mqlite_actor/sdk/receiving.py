@@ -5,6 +5,7 @@ Written by programs as keyword arguments of `Handle.receiver`; read by `receiver
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,11 +23,14 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 CONCURRENCY_MAX = 1000
 """Handlers at once. Each is a task and a message; more is better spread over processes."""
 
+_log = logging.getLogger("mqlite.receiver")
+
 
 class ReceiverHooks:
     """What a receiver tells while it runs, for metrics and logs. Override what you want to hear.
 
-    Called on the receiver's loop, one after the other; so count, and do not wait.
+    Called on the receiver's loop, one after the other; so count, and do not wait. One that raises
+    is logged, and the receiver goes on.
     """
 
     __slots__ = ()
@@ -45,6 +49,37 @@ class ReceiverHooks:
 
     def trouble(self, error: MqliteError) -> None:
         """A claim, a renewal or a settlement failed. A permanent error is also raised by `run`."""
+
+
+class _Guarded(ReceiverHooks):
+    """A program's hooks. One that raises is logged and does no harm to the message in work: that is
+    settled all the same, and what was claimed gets to its handler."""
+
+    __slots__ = ("_hooks",)
+
+    def __init__(self, hooks: ReceiverHooks) -> None:
+        self._hooks = hooks
+
+    def claimed(self, messages: int) -> None:
+        self._tell("claimed", messages)
+
+    def handled(self, message: Received, seconds: float, error: Exception | None) -> None:
+        self._tell("handled", message, seconds, error)
+
+    def settled(self, message: Received, verdict: Verdict | None) -> None:
+        self._tell("settled", message, verdict)
+
+    def lease_lost(self, message: Received) -> None:
+        self._tell("lease_lost", message)
+
+    def trouble(self, error: MqliteError) -> None:
+        self._tell("trouble", error)
+
+    def _tell(self, name: str, *told: object) -> None:
+        try:
+            getattr(self._hooks, name)(*told)
+        except Exception:  # noqa: BLE001  # a hook is the program's own
+            _log.exception("the hook %r failed", name)
 
 
 class ReceiverOptions(TypedDict, total=False):
@@ -120,5 +155,5 @@ def settings_of(options: ReceiverOptions) -> Settings:
         wait_ms=min(wait_ms, limits.RECEIVE_WAIT_MS_MAX),
         stop_signals=tuple(given.get("stop_signals", ())),
         stop_seconds=stop_ms / 1000,
-        hooks=given.get("hooks") or ReceiverHooks(),
+        hooks=_Guarded(given.get("hooks") or ReceiverHooks()),
     )

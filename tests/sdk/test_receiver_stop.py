@@ -178,6 +178,49 @@ async def _unseen(_: object) -> None:
     raise AssertionError("no handler was to see it")
 
 
+class Broken(Heard):
+    """Every hook fails when it has heard; behind the second message the receiver is stopped."""
+
+    stop: Callable[[], None]
+
+    def claimed(self, messages: int) -> None:
+        super().claimed(messages)
+        raise RuntimeError
+
+    def handled(self, message: mq.Received, seconds: float, error: Exception | None) -> None:
+        super().handled(message, seconds, error)
+        raise RuntimeError
+
+    def settled(self, message: mq.Received, verdict: mq.Verdict | None) -> None:
+        super().settled(message, verdict)
+        if len(self.verdicts) == 2:
+            self.stop()
+        raise RuntimeError
+
+    def trouble(self, error: mq.MqliteError) -> None:
+        super().trouble(error)
+        raise RuntimeError
+
+
+@both_loops
+def test_a_hook_that_raises_harms_neither_the_run_nor_its_messages(
+    backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ["refused", "b", "c"])
+        hooks = Broken()
+        failing = Failing(q, wire.CompleteRequest, [mq.LockLost("gone")])
+        receiver = failing.receiver("q", hooks=hooks)
+        hooks.stop = receiver.stop
+        await receiver.run(nothing)
+        assert [len(each) for each in (hooks.ended, hooks.verdicts, hooks.errors)] == [3, 2, 1]
+        counts = await q.stats("q")
+        assert (counts.total, counts.locked) == (1, 1), "but for the one that was refused"
+        assert "the hook 'settled' failed" in caplog.text
+
+    on_queue(backend, body)
+
+
 @both_loops
 def test_a_receiver_runs_once(backend: str) -> None:
     async def body(q: mq.Embedded) -> None:
