@@ -54,6 +54,12 @@ class Ask(Protocol):
     def __call__(self, request: wire.Request[R]) -> R: ...
 
 
+class GiveBack(Protocol):
+    """How unseen claims go back, blocking."""
+
+    def __call__(self, queue: str, messages: Sequence[Message], *, attempt_id: str) -> None: ...
+
+
 def finished(coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of a verb whose `call` blocks, and which therefore never waits for a loop."""
     try:
@@ -110,7 +116,7 @@ class Twin(Handle):
         ask: Ask,
         *,
         now_ms: Callable[[], int] | None = None,
-        give_back: Callable[[str, Sequence[Message]], None] | None = None,
+        give_back: GiveBack | None = None,
     ) -> None:
         self._ask = ask
         self._now_ms = now_ms
@@ -128,7 +134,7 @@ class Twin(Handle):
         if self._return is None:
             await super().give_back(queue, messages, attempt_id=attempt_id)
         else:
-            self._return(queue, messages)
+            self._return(queue, messages, attempt_id=attempt_id)
 
     async def pause(self, seconds: float) -> None:
         threading.Event().wait(seconds)
@@ -170,7 +176,7 @@ class SyncHandle:
         ask: Ask,
         *,
         now_ms: Callable[[], int] | None = None,
-        give_back: Callable[[str, Sequence[Message]], None] | None = None,
+        give_back: GiveBack | None = None,
     ) -> None:
         self._twin: Handle = Twin(ask, now_ms=now_ms, give_back=give_back)
 

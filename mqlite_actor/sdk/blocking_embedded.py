@@ -100,8 +100,9 @@ class SyncEmbedded(SyncHandle):
         inner = self._background.inner
         return self._background.call(partial(inner.call, request), undo=undo_of(inner, request))
 
-    def _return(self, queue: str, messages: Sequence[Message]) -> None:
-        self._background.call(partial(self._background.inner.give_back, queue, messages))
+    def _return(self, queue: str, messages: Sequence[Message], *, attempt_id: str) -> None:
+        inner = self._background.inner
+        self._background.call(partial(inner.give_back, queue, messages, attempt_id=attempt_id))
 
 
 class _DistantHold:

@@ -56,8 +56,9 @@ class SyncLinked(SyncHandle):
         inner = self._background.inner
         return self._background.call(partial(inner.call, request), undo=_undo_of(inner, request))
 
-    def _return(self, queue: str, messages: Sequence[wire.Message]) -> None:
-        self._background.call(partial(self._background.inner.give_back, queue, messages))
+    def _return(self, queue: str, messages: Sequence[wire.Message], *, attempt_id: str) -> None:
+        inner = self._background.inner
+        self._background.call(partial(inner.give_back, queue, messages, attempt_id=attempt_id))
 
 
 def _undo_of(inner: Linked, request: wire.Request[R]) -> Callable[[R], Any] | None:

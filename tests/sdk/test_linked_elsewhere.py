@@ -33,6 +33,22 @@ def test_a_blocking_program_sends_receives_and_settles(link: str) -> None:
             q.send_one("nowhere", b"x")
 
 
+@pytest.mark.parametrize("where", ["embedded", "link"])
+def test_a_claim_that_a_blocking_program_gave_back_is_claimed_anew(where: str, link: str) -> None:
+    with mq.open_embedded_sync(":memory:") if where == "embedded" else mq.connect_sync(link) as q:
+        q.create_queue("given")
+        q.send_one("given", b"x")
+        tokens = set()
+        for attempt in ("", "an id", "an id"):
+            (message,) = q.receive("given", attempt_id=attempt)
+            tokens.add(message.lock_token)
+            q.give_back("given", [message.raw], attempt_id=attempt)
+        (again,) = q.receive("given", attempt_id="an id")
+        assert again.delivery_count == 1
+        assert again.lock_token not in tokens
+        again.complete()
+
+
 def test_a_blocking_receiver_runs_over_the_link(link: str) -> None:
     seen: list[bytes] = []
     with mq.connect_sync(link) as q:
