@@ -22,10 +22,14 @@ def to_datetime(ms: int) -> datetime | None:
 
 
 def to_ms(instant: datetime, *, field: str) -> int:
-    """An aware datetime as an instant of the wire, rounded up to a whole millisecond."""
+    """An aware datetime as an instant of the wire, rounded up to a whole millisecond.
+
+    1970 began at 0, which is none; its first instant is the next one, so that a zeroed field is as
+    long ago as it looks.
+    """
     if instant.tzinfo is None:
         raise InvalidArgument(f"{field}: a datetime without a time zone; use datetime.now(UTC) …")
     ms = -((_EPOCH - instant) // timedelta(milliseconds=1))
     if ms > INSTANT_MS_MAX:
         raise InvalidArgument(f"{field}: after the year 9999")
-    return ms
+    return ms or 1

@@ -6,6 +6,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import anyio
@@ -351,6 +352,20 @@ def test_parts_fit_a_request_and_lose_nothing() -> None:
     assert [len(part) for part in parts] == [4, 3, 1]
     for part in parts:
         assert len(msgspec.json.encode(part)) < limits.REQUEST_BYTES_MAX
+
+
+@pytest.mark.parametrize("ms", [0, 1, 1000])
+def test_the_beginning_of_1970_is_long_ago_and_not_no_time(ms: int) -> None:
+    zeroed = datetime.fromtimestamp(ms / 1000, UTC)
+    with mq.open_embedded_sync(":memory:") as q:
+        q.create_queue("q")
+        with pytest.raises(mq.InvalidArgument):
+            q.send_one("q", b"x", at=zeroed)
+        with pytest.raises(mq.InvalidArgument):
+            q.create_key("0" * 32, name="n", permissions=["send"], expires_at=zeroed)
+        q.send_one("q", b"x")
+        assert q.search("q", enqueued_before=zeroed) == []
+        assert len(q.search("q", enqueued_from=zeroed)) == 1
 
 
 def test_half_a_surrogate_pair_is_said_to_be_no_text() -> None:
