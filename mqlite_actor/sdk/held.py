@@ -9,14 +9,16 @@ asyncio; a handler that is a plain function gets a `SyncHeldMessage`, which shar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import anyio
 import anyio.from_thread
+from anyio.lowlevel import current_token
 
 from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import ext, wire
+from mqlite_actor.contract.errors import Closed, InvalidArgument
 from mqlite_actor.sdk.blocking import SyncReceivedMessage, Twin
 from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
@@ -104,12 +106,14 @@ SETTLEMENTS = (
 
 
 class SyncHeldMessage(SyncReceivedMessage):
-    """The same for a handler that is a plain function, in a thread of its own."""
+    """The same for a handler that is a plain function, in a thread of its own. Made on the loop;
+    any thread may use it, a handler's heartbeat for one."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_held", "_loop")
 
     def __init__(self, held: HeldMessage) -> None:
         self._held = held
+        self._loop = current_token()
         super().__init__(ReceivedMessage(Twin(self._ask), held.queue, held.raw))
 
     @property
@@ -124,16 +128,25 @@ class SyncHeldMessage(SyncReceivedMessage):
         self._held.note_renewed(seconds)
 
     def _ask(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
-        """The verbs reach the loop that waits for this thread."""
+        """The verbs reach the loop that waits for the handler."""
         if isinstance(request, wire.RenewRequest):
             with self._held.renewing():
-                return anyio.from_thread.run(self._call, request)
+                return self._reach(request)
         if not isinstance(request, SETTLEMENTS):
-            return anyio.from_thread.run(self._call, request)
+            return self._reach(request)
         with settling([self._held]) as done:
-            reply = anyio.from_thread.run(self._call, request)
+            reply = self._reach(request)
             done[0] = True
         return reply
+
+    def _reach(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
+        with suppress(anyio.NoEventLoopError):
+            if current_token() == self._loop:
+                raise InvalidArgument("a plain handler's message blocks; use it in a thread")
+        try:
+            return anyio.from_thread.run(self._call, request, token=self._loop)
+        except anyio.RunFinishedError:
+            raise Closed("the receiver's loop is over") from None
 
     async def _call(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
         """To its end, as the plain function around it: what cuts the task cannot cut either."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -295,3 +296,37 @@ def test_a_handlers_own_renewal_moves_the_end_of_its_lease(backend: str, how: st
         assert (await q.stats("q")).dead_lettered == 0
 
     on_queue(backend, body)
+
+
+@both_loops
+def test_any_thread_of_a_plain_handler_may_renew_and_settle_its_message(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ["a", "b"])
+        receiver = q.receiver("q")
+        kept: list[mq.SyncHeldMessage] = []
+        refused: list[str] = []
+
+        def on_the_loop() -> None:
+            with pytest.raises(mq.InvalidArgument, match="blocks") as error:
+                kept[0].renew()
+            refused.append(error.value.message)
+
+        def handle(message: mq.SyncHeldMessage) -> None:
+            kept.append(message)
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(message.renew).result()
+                if message.text == "a":
+                    pool.submit(message.complete).result()
+            if message.text == "b":
+                anyio.from_thread.run_sync(on_the_loop)
+                anyio.from_thread.run_sync(receiver.stop)
+
+        await receiver.run(handle)
+        assert len(refused) == 1
+        assert (await q.stats("q")).total == 0
+        late.append(kept[0])
+
+    late: list[mq.SyncHeldMessage] = []
+    on_queue(backend, body)
+    with pytest.raises(mq.Closed):
+        late[0].complete()
