@@ -20,6 +20,10 @@ from mqlite_actor.storage.rows import Held
 FOR_EVER = 2**62
 """A clock reading after every lease: recovery ends them all."""
 
+OFF_MS = 7 * 86_400_000
+"""For so long a queue whose window is off keeps its keys: create_queue resets what it is not told,
+and whoever minds that turns the window on again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Swept:
@@ -111,7 +115,8 @@ def prune_receipts(tx: Transaction, limit: int, now_ms: int) -> Swept:
 
 
 def prune_duplicates(tx: Transaction, limit: int, now_ms: int) -> Swept:
-    """Keys whose window is over, by each queue's own window.
+    """Keys whose window is over, by each queue's own window; one that is off keeps its keys for a
+    while, unasked, since it may have been turned off by mistake.
 
     A key of a clock that was ahead is kept until that time: the clock of now may be the wrong one,
     and when it is set forth again a key that was forgotten would be let in twice. Attempts of one
@@ -121,7 +126,7 @@ def prune_duplicates(tx: Transaction, limit: int, now_ms: int) -> Swept:
     longest = max([limits.REQUEST_ID_MS, *(queue.lock_duration_ms for queue in known)])
     changed = [memory.shorten_attempts(instant(now_ms, longest), limit)]
     for queue in known:
-        window_ms = max(queue.dedup_window_ms, 0)
+        window_ms = queue.dedup_window_ms if queue.dedup_window_ms > 0 else OFF_MS
         changed.append(memory.prune_duplicates(queue.id, now_ms - window_ms, limit))
     return Swept(max(map(len, tx.run(changed))))
 

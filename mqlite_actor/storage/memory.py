@@ -19,7 +19,7 @@ ACCEPT: Final = """
 INSERT INTO dedup (queue_id, key, body_hash, seq_number, seen_at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (queue_id, key) DO UPDATE SET
   body_hash = excluded.body_hash, seq_number = excluded.seq_number, seen_at = excluded.seen_at"""
-# dedup_by_age; a queue whose window is off keeps nothing.
+# dedup_by_age
 PRUNE_DUPLICATES: Final = """
 DELETE FROM dedup WHERE rowid IN (
   SELECT rowid FROM dedup WHERE queue_id = ? AND seen_at <= ? ORDER BY seen_at LIMIT ?)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from mqlite_actor.contract import errors, wire
 from mqlite_actor.contract.wire import Message
+from mqlite_actor.semantics.sweep import OFF_MS
 from tests.model.names import Names
 from tests.model.rows import Receipt, Row, altered, delivered, receipt_of
 
@@ -338,7 +339,7 @@ class Model(Names):
         self.keys = {
             key: known
             for key, known in self.keys.items()
-            if known[2] > now - self.queues[key[0]].dedup_window_ms
+            if known[2] > now - (self.queues[key[0]].dedup_window_ms or OFF_MS)
         }
         self.receipts = {key: end for key, end in self.receipts.items() if end >= now}
         self.attempts = {key: kept for key, kept in self.attempts.items() if kept[0] >= now}

@@ -12,7 +12,7 @@ from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import DedupConflict, InvalidArgument
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.engine import commands
-from mqlite_actor.semantics.sweep import Swept
+from mqlite_actor.semantics.sweep import OFF_MS, Swept
 from tests.conformance import asking
 from tests.storage.writer import Writer, writing
 
@@ -143,6 +143,23 @@ def test_a_key_outlives_a_clock_that_is_set_back_and_forth(writer: Writer) -> No
     writer.clock.advance(60_001)
     swept(writer, commands.PruneDuplicates())
     assert send(writer, message_id="once") > seq
+
+
+@pytest.mark.promise("E121")
+def test_a_window_that_is_turned_off_and_on_again_has_forgotten_nothing(writer: Writer) -> None:
+    once = QueueConfig(dedup_window_ms=60_000)
+    writer.create("q", once)
+    seq = send(writer, message_id="once")
+    writer.create("q")  # which resets what it is not told
+    swept(writer, commands.PruneDuplicates())
+    writer.clock.advance(30_000)
+    writer.create("q", once)
+    assert send(writer, message_id="once") == seq
+    writer.create("q")
+    writer.clock.advance(OFF_MS)
+    swept(writer, commands.PruneDuplicates())
+    writer.create("q", QueueConfig(dedup_window_ms=10 * OFF_MS))
+    assert send(writer, message_id="once") > seq, "nothing is kept for ever"
 
 
 def test_a_slice_takes_no_more_than_its_limit(writer: Writer) -> None:
