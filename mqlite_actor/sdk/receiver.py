@@ -314,6 +314,7 @@ def _invoker(handler: Handler, concurrency: int) -> AsyncHandler:
 
     async def in_thread(held: HeldMessage) -> None:
         answer = await anyio.to_thread.run_sync(plain, SyncHeldMessage(held), limiter=limiter)
+        requests.refuse_generator(answer, "handler")
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
                 answer.close()

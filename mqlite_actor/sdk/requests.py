@@ -5,6 +5,7 @@ Called by `Handle`, `Tx` and `SyncTx`. Nothing here talks to anybody.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
@@ -251,3 +252,9 @@ def reject(received: Received, reason: str, description: str) -> wire.RejectRequ
     return wire.RejectRequest(
         **lease(received), dead_letter_reason=reason, dead_letter_description=description
     )
+
+
+def refuse_generator(answer: object, whose: str) -> None:
+    """InvalidArgument for what a function returns that has a yield: nothing of it has run."""
+    if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+        raise InvalidArgument(f"{whose}: it returned a generator, of which nothing has run")

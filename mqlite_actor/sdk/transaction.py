@@ -174,8 +174,9 @@ class SyncTx:
 
 
 def plainly(function: Callable[[SyncTx], T], transaction: SyncTx) -> T:
-    """Call it; a coroutine, which nobody would run, is refused, and so nothing commits."""
+    """Call it; what nobody would run is refused, and so nothing commits."""
     answer = function(transaction)
+    requests.refuse_generator(answer, "function")
     if inspect.iscoroutine(answer):
         answer.close()
         raise InvalidArgument("function: a plain one here; use tx() to await between statements")

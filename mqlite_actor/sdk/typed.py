@@ -20,9 +20,10 @@ from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.held import HeldMessage, SyncHeldMessage
 from mqlite_actor.sdk.message import Received, ReceivedMessage
-from mqlite_actor.sdk.policies import DeadLetter, Policy, Verdict, retry
+from mqlite_actor.sdk.policies import DeadLetter, Policy, Verdict, retry, storable
 from mqlite_actor.sdk.receiver import Receiver, is_for_loop
 from mqlite_actor.sdk.receiving import ReceiverOptions
+from mqlite_actor.sdk.requests import refuse_generator
 
 T = TypeVar("T")
 
@@ -84,23 +85,27 @@ class TypedQueue(Generic[T]):
     ) -> list[tuple[T, ReceivedMessage]]:
         """As `Handle.receive`, each message with its value.
 
-        One whose body does not fit is rejected, and left out. When that fails it comes again after
-        its lease; the others are returned all the same.
+        One whose body does not fit is rejected, one on which the type itself fails (an exception of
+        its `__post_init__`) is abandoned, and both are left out. When that fails it comes again
+        after its lease; the others are returned all the same.
         """
         found: list[tuple[T, ReceivedMessage]] = []
         for message in await self._handle.receive(self.name, max_messages=max_messages, wait=wait):
             try:
                 found.append((message.decode(self.kind), message))
             except InvalidArgument as error:
-                await self._reject(message, error.message)
+                await self._put_aside(message, message.reject(UNFIT, storable(error.message)))
+            except Exception:  # noqa: BLE001  # the type is the program's own
+                _log.exception("message %d of %s made no value", message.seq_number, self.name)
+                await self._put_aside(message, message.abandon())
         return found
 
-    async def _reject(self, message: ReceivedMessage, reason: str) -> None:
+    async def _put_aside(self, message: ReceivedMessage, settling: Awaitable[None]) -> None:
         try:
-            await message.reject(UNFIT, reason)
+            await settling
         except MqliteError as error:
             _log.warning(
-                "message %d of %s does not fit and could not be rejected: %s: %s",
+                "message %d of %s does not fit and could not be settled: %s: %s",
                 message.seq_number, self.name, type(error).__name__, error,
             )  # fmt: skip
 
@@ -145,6 +150,7 @@ class TypedReceiver(Generic[T]):
 
         async def on_loop(message: HeldMessage) -> None:
             answer = target(value_of(message, self._kind), message)
+            refuse_generator(answer, "handler")
             if inspect.isawaitable(answer):
                 await answer
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import anyio
 import anyio.from_thread
+import msgspec
 import pytest
 
 import mqlite_actor as mq
@@ -70,11 +72,23 @@ class Stopping(Heard):
         self.receiver.stop()
 
 
-@pytest.mark.parametrize("face", ["plain", "typed"])
-def test_a_blocking_program_never_completes_what_no_handler_ran_for(face: str) -> None:
-    async def handle(*_: object) -> None:
-        raise AssertionError("no loop runs it")
+async def coroutine(*_: object) -> None:
+    raise AssertionError("no loop runs it")
 
+
+def generator(*_: object) -> Iterator[None]:
+    yield
+
+
+async def async_generator(*_: object) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("handle", [coroutine, generator, async_generator])
+@pytest.mark.parametrize("face", ["plain", "typed"])
+def test_a_blocking_program_never_completes_what_no_handler_ran_for(
+    face: str, handle: Callable[..., object]
+) -> None:
     def hidden(*given: object) -> object:
         return handle(*given)
 
@@ -91,20 +105,59 @@ def test_a_blocking_program_never_completes_what_no_handler_ran_for(face: str) -
         assert q.stats("q").dead_lettered == 1
 
 
+@pytest.mark.parametrize("handle", [generator, async_generator])
+@both_loops
+def test_a_handler_that_hides_a_generator_is_not_taken_for_done(
+    backend: str, handle: Callable[..., object]
+) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ["1", "2"])
+        for receiver in (partial(q.receiver, "q"), q.queue("q", int).receiver):
+            heard = Stopping()
+            heard.receiver = receiver(hooks=heard, on_failure=mq.reject())
+            await heard.receiver.run(lambda *given: handle(*given))  # noqa: PLW0108  # it hides it
+        assert (await q.stats("q")).dead_lettered == 2
+
+    on_queue(backend, body)
+
+
+class Moody(msgspec.Struct):
+    """A type with an opinion."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number == 2:
+            raise KeyError(self.number)
+
+
+@both_loops
+def test_a_type_that_fails_on_one_message_keeps_the_others_and_puts_that_one_aside(
+    backend: str,
+) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ['{"number":1}', '{"number":2}', "unfit", '{"number":3}'])
+        found = await q.queue("q", Moody).receive(max_messages=9)
+        assert [value.number for value, _ in found] == [1, 3]
+        counts = await q.stats("q")
+        assert (counts.locked, counts.active, counts.dead_lettered) == (2, 1, 1)
+
+    on_queue(backend, body)
+
+
 @both_loops
 def test_a_coroutine_function_in_place_of_a_plain_one_commits_nothing(backend: str) -> None:
-    async def work(_: mq.SyncTx) -> None:
-        raise AssertionError("no loop runs it")
-
-    def half(tx: mq.SyncTx) -> object:
-        tx.send_one("q", b"x")
-        return work(tx)
-
     async def body(q: mq.Embedded) -> None:
-        with pytest.raises(mq.InvalidArgument, match="function: a plain one"):
-            await q.run_tx(half)
+        for work in (coroutine, generator, async_generator):
+
+            def half(tx: mq.SyncTx, work: Callable[..., object] = work) -> object:
+                tx.send_one("q", b"x")
+                return work(tx)
+
+            with pytest.raises(mq.InvalidArgument, match="function: "):
+                await q.run_tx(half)
         assert (await q.stats("q")).total == 0
 
     on_queue(backend, body)
     with mq.open_embedded_sync(":memory:") as q, pytest.raises(mq.InvalidArgument, match="plain"):
-        q.run_tx(work)  # type: ignore[unused-coroutine]  # it gives none
+        q.run_tx(coroutine)  # type: ignore[unused-coroutine]  # it gives none
