@@ -4,25 +4,28 @@ error.
 Called by every HTTP handle; calls only the contract. The handles own the sockets, this module owns
 what the bytes mean, so that no two of them can disagree. Rules: any 2xx is success and must have
 the call's shape; anything else becomes an error of the contract's tree; a reply that is no broker's
-is said to be one, never passed on as data; and what may be repeated after a lost reply is decided
-here, by a table (ruling R46).
+is said to be one, never passed on as data; what may be repeated after a lost reply is decided here,
+by a table (ruling R46), and so is what a repetition that failed leaves known.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from mqlite_actor.contract import errors, ext, keys, limits, observe, wire
 from mqlite_actor.contract.calls import BY_REQUEST
 from mqlite_actor.contract.errors import (
+    CallerError,
     Internal,
     InvalidArgument,
     LockLost,
     MqliteError,
     OutcomeUnknown,
+    PermissionDenied,
+    Unauthenticated,
     Unavailable,
 )
 
@@ -71,6 +74,8 @@ REPLAYED: frozenset[type[wire.Request[Any]]] = frozenset({
 })  # fmt: skip
 """Writes that a broker answers alike when the identical request comes again: settles have a
 receipt, a renewal renews, a revoked key stays revoked. A Send is not among them."""
+
+RECEIVE_AND_DELETE: Final = 1
 
 SLOW: dict[type[wire.Request[Any]], float] = {
     wire.RedriveRequest: 600.0,
@@ -132,9 +137,14 @@ def is_read(request: wire.Request[Any]) -> bool:
 
 
 def is_repeatable(request: wire.Request[Any]) -> bool:
-    """Whether sending the identical request again has the effect of sending it once."""
+    """Whether sending the identical request again has the effect of sending it once, whoever reads
+    the answer.
+
+    A claim under leases is not, even under an attempt id: its repetition is answered as the first
+    try was, and the leases may be over by then. Who asked repeats it, and looks (`replays`).
+    """
     if isinstance(request, wire.ReceiveRequest):
-        return request.receive_attempt_id != ""
+        return request.receive_attempt_id != "" and request.receive_mode == RECEIVE_AND_DELETE
     if isinstance(request, ext.SendResultRequest):
         return request.request_id != ""
     return type(request) in READS or type(request) in REPLAYED
@@ -164,6 +174,26 @@ def lost_reply(request: wire.Request[Any], reason: str) -> MqliteError:
     if is_read(request):
         return Unavailable(f"{reason}; nothing was changed, ask again")
     return OutcomeUnknown(f"{reason}; the broker may have done it: look before you repeat")
+
+
+def unknown_since(request: wire.Request[Any], error: MqliteError) -> OutcomeUnknown | None:
+    """What to raise for `error` of a repetition whose first try may have been done; None where
+    `error` says all.
+
+    That the repetition did nothing says nothing about the first try. Only who looked into the
+    request knows of both: a success, or a refusal for what is in it.
+    """
+    is_judged = isinstance(error, CallerError) and not isinstance(error, _UNREAD)
+    if is_read(request) or is_judged or isinstance(error, OutcomeUnknown):
+        return None
+    return OutcomeUnknown(
+        f"the answer was lost, and repeating the call failed ({error.message}); the broker may have"
+        " done it the first time: look before you repeat"
+    )
+
+
+_UNREAD = (Unauthenticated, PermissionDenied)
+"""Refusals of a caller, whatever it asks for."""
 
 
 # -- success ---------------------------------------------------------------------------------------

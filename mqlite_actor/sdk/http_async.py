@@ -82,14 +82,14 @@ class HttpHandle(Handle):
         """The broker's response, or the contract's error raised.
 
         Unavailable: the broker could not be reached, or nothing was done. OutcomeUnknown: a write
-        went out and its reply was lost; the same holds for one that was cancelled. A cancelled
-        receive gives back what it had claimed.
+        went out and its reply was lost, and a repetition, where it is harmless, brought none; the
+        same holds for one that was cancelled. A cancelled receive gives back what it had claimed.
         """
         self._check()
         parts = exchange.to_http(request, token=self._token)
         if isinstance(request, wire.ReceiveRequest):
             return cast("R", await self._receive(request, parts))
-        return await self._ask(request, parts, Trip())
+        return await self._ask(request, parts, _trip(request))
 
     async def aclose(self) -> None:
         """Close all connections; calls in flight fail, later ones raise Closed."""
@@ -110,7 +110,7 @@ class HttpHandle(Handle):
         self, request: wire.ReceiveRequest, parts: exchange.HttpParts
     ) -> wire.MessagesResponse:
         """Ask in a task of its own, which outlives a cancellation for as long as leaving takes."""
-        trip = Trip()
+        trip = _trip(request)
         done = anyio.Event()
         answer: list[wire.MessagesResponse] = []
         failure: list[Exception] = []
@@ -156,7 +156,7 @@ class HttpHandle(Handle):
                 if attempt and trip.is_sent and not answer:
                     again = msgspec.structs.replace(request, wait_time_ms=0)
                     parts = exchange.to_http(again, token=self._token)
-                    answer.append(await self._ask(again, parts, Trip()))
+                    answer.append(await self._ask(again, parts, Trip(is_repeatable=True)))
                 if answer and answer[0].messages:
                     await self.give_back(request.queue, answer[0].messages, attempt_id=attempt)
             except MqliteError:
@@ -170,6 +170,18 @@ class HttpHandle(Handle):
         *,
         shield: bool = False,
     ) -> R:
+        """Ask, perhaps twice; the doubt that a lost answer leaves outlasts the second failure."""
+        try:
+            return await self._tried(request, parts, trip, shield=shield)
+        except MqliteError as error:
+            unknown = exchange.unknown_since(request, error) if trip.is_doubtful else None
+            if unknown is None:
+                raise
+            raise unknown from error
+
+    async def _tried(
+        self, request: wire.Request[R], parts: exchange.HttpParts, trip: Trip, *, shield: bool
+    ) -> R:
         seconds = exchange.reply_seconds(request)
         token = under_way.set(trip)
         try:
@@ -177,8 +189,7 @@ class HttpHandle(Handle):
                 try:
                     reply = await self._round_trip(parts)
                 except (httpcore.NetworkError, httpcore.ProtocolError):
-                    is_harmless = exchange.is_repeatable(request) or not trip.is_sent
-                    if trip.is_left or not (trip.is_dead_socket and is_harmless):
+                    if not trip.may_restart:
                         raise
                     trip.restart()
                     reply = await self._round_trip(parts)
@@ -236,6 +247,10 @@ class HttpHandle(Handle):
         if date:
             self._clock.heard(date.decode("ascii", "replace"), started)
         return response.status, content
+
+
+def _trip(request: wire.Request[R]) -> Trip:
+    return Trip(is_repeatable=exchange.is_repeatable(request))
 
 
 class _Body:

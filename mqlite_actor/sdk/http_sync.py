@@ -12,13 +12,12 @@ the credential goes to the address that was named and nowhere else.
 from __future__ import annotations
 
 import http.client
-import io
 import selectors
 import socket
 import ssl
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from mqlite_actor.clock import Clock, SystemClock
 from mqlite_actor.contract.errors import Closed, Internal, InvalidArgument, MqliteError, Unavailable
@@ -26,9 +25,7 @@ from mqlite_actor.contract.wire import Request
 from mqlite_actor.sdk import exchange
 from mqlite_actor.sdk.address import Dial, Endpoint, dial
 from mqlite_actor.sdk.http_clock import BrokerClock
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer, WriteableBuffer
+from mqlite_actor.sdk.timed_socket import TimedSocket
 
 R = TypeVar("R")
 
@@ -82,25 +79,29 @@ class HttpSyncClient:
         """The broker's response, or the contract's error raised.
 
         Unavailable: the broker could not be reached, or nothing was done. OutcomeUnknown: the
-        request of a write went out and its reply was lost. `reply_seconds` replaces the usual bound
-        on the reply (the request's own wait and 30 s). An interrupt leaves the outcome open and the
-        client usable.
+        request of a write went out and its reply was lost, and a repetition, where it is harmless,
+        brought none. `reply_seconds` replaces the usual bound on the reply (the request's own wait
+        and 30 s). An interrupt leaves the outcome open and the client usable.
         """
         parts = exchange.to_http(request, token=self._token)
         if reply_seconds is None:
             reply_seconds = exchange.reply_seconds(request, self._patience_seconds)
-        seconds = reply_seconds
         idle = self._take_idle()
-        if idle is not None:
-            try:
-                return self._ask(idle, request, parts, seconds)
-            except _Lost as lost:
-                if not (lost.is_dead_socket and exchange.is_repeatable(request)):
-                    raise self._explained(request, lost) from lost
+        if idle is None:
+            return self._ask_anew(request, parts, reply_seconds)
         try:
-            return self._ask(self._connect(), request, parts, seconds)
+            return self._ask(idle, request, parts, reply_seconds)
         except _Lost as lost:
-            raise self._explained(request, lost) from lost
+            if not (lost.is_dead_socket and exchange.is_repeatable(request)):
+                raise self._explained(request, lost) from lost
+            is_doubtful = lost.is_sent
+        try:
+            return self._ask_anew(request, parts, reply_seconds)
+        except MqliteError as error:
+            unknown = exchange.unknown_since(request, error) if is_doubtful else None
+            if unknown is None:
+                raise
+            raise unknown from error
 
     def twin(self) -> HttpSyncClient:
         """Another client of the same broker with the same credential, and connections of its
@@ -153,6 +154,13 @@ class HttpSyncClient:
         _traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _ask_anew(self, request: Request[R], parts: exchange.HttpParts, seconds: float) -> R:
+        """Over a connection that is made for it."""
+        try:
+            return self._ask(self._connect(), request, parts, seconds)
+        except _Lost as lost:
+            raise self._explained(request, lost) from lost
 
     def _ask(
         self,
@@ -260,7 +268,7 @@ class _Connection:
     def __init__(self, raw: socket.socket, place: Dial, clock: Clock) -> None:
         self._raw = raw
         self._place = place
-        self._wire = _TimedSocket(raw, clock)
+        self._wire = TimedSocket(raw, clock)
         self._http = http.client.HTTPConnection(place.host, place.port)
         self._http.auto_open = 0  # a dead socket is ours to replace, never http.client's
         self._http.sock = self._wire
@@ -334,59 +342,6 @@ class _Connection:
         if response.length or is_cut:
             raise http.client.IncompleteRead(content, response.length or 1)
         return content
-
-
-class _TimedSocket:
-    """What http.client needs of a socket, under one absolute deadline for the whole round trip."""
-
-    __slots__ = ("_clock", "_deadline", "_raw", "received")
-
-    def __init__(self, raw: socket.socket, clock: Clock) -> None:
-        self._raw = raw
-        self._clock = clock
-        self._deadline = 0.0
-        self.received = 0
-
-    def start(self, seconds: float) -> None:
-        """A new round trip begins: nothing received yet, `seconds` to go."""
-        self._deadline = self._clock.monotonic() + seconds
-        self.received = 0
-
-    def sendall(self, data: ReadableBuffer) -> None:
-        self._set_timeout()
-        self._raw.sendall(data)
-
-    def receive_into(self, buffer: WriteableBuffer) -> int:
-        self._set_timeout()
-        count = self._raw.recv_into(buffer)
-        self.received += count
-        return count
-
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Reader(self))
-
-    def close(self) -> None:
-        """Nothing: http.client closes its side as soon as it knows that the reply ends the
-        connection, while the reply is still to be read."""
-
-    def _set_timeout(self) -> None:
-        left = self._deadline - self._clock.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._raw.settimeout(left)
-
-
-class _Reader(io.RawIOBase):
-    """The receiving half as a file."""
-
-    def __init__(self, wire: _TimedSocket) -> None:
-        self._wire = wire
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        return self._wire.receive_into(buffer)
 
 
 def _reason(error: Exception) -> str:

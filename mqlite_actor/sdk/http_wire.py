@@ -34,11 +34,16 @@ LEAVE_SECONDS = 2.0
 
 
 class Trip:
-    """How far one request has got."""
+    """How far one request has got. `is_repeatable`: it may go out whole a second time."""
 
-    __slots__ = ("is_left", "is_new", "is_sent", "is_written", "received", "scope", "stream")
+    __slots__ = (
+        "is_doubtful", "is_left", "is_new", "is_repeatable", "is_sent", "is_written", "received",
+        "scope", "stream",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_repeatable: bool) -> None:
+        self.is_repeatable = is_repeatable
+        self.is_doubtful = False  # an earlier try of it may have been done
         self.is_new = False  # its connection was made for it
         self.is_written = True  # no write has failed
         self.is_sent = False  # reading began, so everything was written
@@ -52,8 +57,15 @@ class Trip:
         """An idle connection that the other side had closed: nothing was read on it."""
         return not self.is_new and self.received == 0
 
+    @property
+    def may_restart(self) -> bool:
+        """Whether the request goes out again, on another connection."""
+        is_harmless = self.is_repeatable or not self.is_sent
+        return self.is_dead_socket and is_harmless and not self.is_left
+
     def restart(self) -> None:
         """The request goes out again, on another connection."""
+        self.is_doubtful = self.is_sent
         self.is_written, self.is_sent, self.stream = True, False, None
 
     def leave(self) -> None:

@@ -3,7 +3,8 @@
 `open_link` for a block; `connect("unix:PATH")` opens the same. Calls the link's client and, for
 what may be repeated after a lost link, `exchange`'s table. Rules: a call that was certainly not
 sent, or that may be repeated, waits for the link to come back; any other says that nobody knows its
-outcome. The link is kept by one task, which reconnects with a growing pause.
+outcome, and so does one whose repetition failed, if the first try may have been done. The link is
+kept by one task, which reconnects with a growing pause.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final, TypeVar, cast
 import trio
 
 from mqlite_actor.contract import limits, wire
-from mqlite_actor.contract.errors import Closed, InvalidArgument, NotFound, Unavailable
+from mqlite_actor.contract.errors import Closed, InvalidArgument, MqliteError, NotFound, Unavailable
 from mqlite_actor.engine.interrupts import block, uninterrupted
 from mqlite_actor.link.client import Link, LinkLost, connect
 from mqlite_actor.link.pipe import Bell
@@ -45,10 +46,21 @@ class Linked(Handle):
         """The engine's response, or the contract's error raised.
 
         Unavailable: nothing was done, because no engine could be reached or it did not answer in
-        time. OutcomeUnknown: the link was lost under a write that may not be repeated. Cancelled,
-        it is withdrawn; if it had run by then its outcome is returned, and a receive gives its
-        messages back.
+        time. OutcomeUnknown: the link was lost under a write that may not be repeated, or whose
+        repetition failed. Cancelled, it is withdrawn; if it had run by then its outcome is
+        returned, and a receive gives its messages back.
         """
+        losses: list[LinkLost] = []
+        try:
+            return await self._tried(request, losses)
+        except MqliteError as error:
+            unknown = exchange.unknown_since(request, error) if losses else None
+            if unknown is None:
+                raise
+            raise unknown from error
+
+    async def _tried(self, request: wire.Request[R], losses: list[LinkLost]) -> R:
+        """Ask until a link outlives the answer; `losses` gets those that left the outcome open."""
         seconds = math.inf if isinstance(request, UNBOUNDED) else exchange.reply_seconds(request)
         with trio.move_on_after(seconds):
             while True:
@@ -56,11 +68,21 @@ class Linked(Handle):
                 try:
                     return await link.call(request)
                 except LinkLost as lost:
-                    if lost.was_sent and not exchange.is_repeatable(request):
-                        raise exchange.lost_reply(request, lost.reason) from lost
+                    if lost.was_sent:
+                        losses.append(lost)
+                        await self._leave_to_the_caller(request, lost)
                 except (InvalidArgument, NotFound) as error:
                     raise exchange.narrowed(request, error) from None
         raise Unavailable(f"no answer within {seconds:.0f} s, so the call was withdrawn; repeat it")
+
+    async def _leave_to_the_caller(self, request: wire.Request[R], lost: LinkLost) -> None:
+        """Raise for a request that is not repeated here. For one that its caller repeats, a claim
+        under an attempt id, only when the link is back."""
+        if exchange.is_repeatable(request):
+            return
+        if isinstance(request, wire.ReceiveRequest) and request.receive_attempt_id:
+            await self._connected()
+        raise exchange.lost_reply(request, lost.reason) from lost
 
     async def keep(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Connect, tell, and reconnect whenever the link is lost; until it is cancelled.

@@ -32,6 +32,7 @@ from mqlite_actor.contract.wire import (
     RejectRequest,
     SettleRequest,
 )
+from mqlite_actor.sdk import exchange
 from mqlite_actor.sdk.durations import nanoseconds_to_ms
 from mqlite_cli.giving_back import releasing
 from mqlite_cli.grammar import Arguments
@@ -302,7 +303,7 @@ class _Worker:
         request, kind = self._verdict(message, ended)
         if not ended.is_success:
             self._run.warn(f"seq={message.seq_number}: {ended.shown}; {kind}")
-        pause = _PAUSE_SECONDS
+        pause, is_doubtful = _PAUSE_SECONDS, False
         for attempt in range(1, _SETTLE_ATTEMPTS + 1):
             try:
                 caller.call(request)
@@ -311,9 +312,13 @@ class _Worker:
                 kind = "lost"
                 self._run.warn(f"seq={message.seq_number}: its lease was over; it comes again")
                 break
-            except _PASSING:
+            except _PASSING as error:
                 if attempt == _SETTLE_ATTEMPTS:
-                    raise
+                    unknown = exchange.unknown_since(request, error) if is_doubtful else None
+                    if unknown is None:
+                        raise
+                    raise unknown from error
+                is_doubtful = is_doubtful or isinstance(error, OutcomeUnknown)
                 threading.Event().wait(pause)
                 pause *= 2
         with self._changed:

@@ -219,12 +219,16 @@ class _Feeder:
 
     def _why_not(self, message: Message, at_ms: int) -> SlotOutcome:
         """Why a message of a batch got no number: asked by sending it alone, which stores nothing
-        that was refused and says so."""
+        that was refused and says so. A question that fails leaves open what became of the batch."""
         if message.message_id:
             try:
                 self._caller.call(self._plain([message], at_ms))
             except DedupConflict:
                 return SlotOutcome.CONFLICT
+            except MqliteError as error:
+                raise OutcomeUnknown(
+                    f"why a message was not stored cannot be asked ({error.message})"
+                ) from error
         return SlotOutcome.UNMATCHED
 
     def _plain(self, messages: list[Message], at_ms: int) -> SendRequest:

@@ -15,6 +15,7 @@ import msgspec
 
 from mqlite_actor.contract.errors import Closed, MqliteError, OutcomeUnknown
 from mqlite_actor.contract.wire import Message, ReceiveRequest
+from mqlite_actor.sdk import exchange
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.showing import Fate, show
 from mqlite_cli.streams import OutputFailed
@@ -84,9 +85,22 @@ class _Removal:
         except OutcomeUnknown:
             wait_ms = 0 if self._is_leaving else request.wait_time_ms
             again = msgspec.structs.replace(request, wait_time_ms=wait_ms)
-            return caller.twin().call(again).messages
+            return _repeated(caller.twin(), again)
         except Closed:
             # We hung up before the request was on its way.
             if self._is_leaving:
                 return ()
             raise
+
+
+def _repeated(twin: Caller, request: ReceiveRequest) -> Sequence[Message]:
+    """The answer of another caller, which is ended; in doubt, if it failed, as the first was."""
+    try:
+        return twin.call(request).messages
+    except MqliteError as error:
+        unknown = exchange.unknown_since(request, error)
+        if unknown is None:
+            raise
+        raise unknown from error
+    finally:
+        twin.hang_up()

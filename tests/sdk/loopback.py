@@ -100,6 +100,11 @@ class Loopback:
         for connection in self._open:
             _shut(connection)
 
+    def refuse_connections(self) -> None:
+        """Close the listener: whoever connects from now on is refused by the system."""
+        _shut(self._listener)
+        self._listener.close()
+
     def close(self) -> None:
         _shut(self._listener)
         self._listener.close()
@@ -208,3 +213,30 @@ def engine_replies(dsn: str = ":memory:", options: EngineOptions | None = None) 
         token.run_sync_soon(engine.close)
         thread.join(BOUND_SECONDS)
         assert not thread.is_alive(), "the engine did not close"
+
+
+LAST_WORDS: dict[str, bytes | None] = {
+    "refused": b"",
+    "closed": None,
+    "busy": refusal(503, "unavailable", "stopping"),
+    "full": refusal(507, "storage_full", "full"),
+    "unknown": refusal(401, "unauthenticated", "who?"),
+}
+"""How a repetition ends that says nothing of the first try; b"" lets it not even connect."""
+
+
+@contextmanager
+def fading(first: Answer, last: bytes | None) -> Iterator[Loopback]:
+    """Answers the first request, does the second without a word, and ends the third like this."""
+    seen: list[Recorded] = []
+
+    def answer(request: Recorded) -> bytes | None:
+        seen.append(request)
+        if len(seen) == 1:
+            return first(request)
+        if len(seen) == 2 and last == b"":
+            server.refuse_connections()
+        return None if len(seen) == 2 else last
+
+    with loopback(answer) as server:
+        yield server

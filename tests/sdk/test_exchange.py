@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from mqlite_actor.contract import errors, ext, keys, observe, wire
 from mqlite_actor.contract.calls import CALLS, Call
@@ -184,9 +185,13 @@ def test_each_call_is_a_read_a_replayable_write_or_never_repeated() -> None:
         assert exchange.is_repeatable(request) == (call.request not in WRITES_NEVER_REPEATED)
 
 
-def test_a_receive_is_repeatable_by_its_attempt_id_alone() -> None:
-    assert exchange.is_repeatable(wire.ReceiveRequest(queue="q", receive_attempt_id="a"))
-    assert not exchange.is_repeatable(wire.ReceiveRequest(queue="q"))
+def test_a_receive_is_repeatable_by_its_attempt_id_alone_and_only_without_leases() -> None:
+    removal = wire.ReceiveRequest(queue="q", receive_mode=1)
+    assert not exchange.is_repeatable(removal)
+    assert exchange.is_repeatable(replace(removal, receive_attempt_id="a"))
+    for mode in (0, 2):  # any other number is a claim under leases, whose replay may be over
+        again = replace(removal, receive_mode=mode, receive_attempt_id="a")
+        assert not exchange.is_repeatable(again)
 
 
 def test_a_send_is_repeatable_by_its_request_id_alone() -> None:
@@ -220,6 +225,32 @@ def test_work_on_dead_letters_has_the_time_that_it_asks_for(
     assert exchange.reply_seconds(request_, 5) == 5
     with socket.socket() as raw:
         raw.settimeout(exchange.reply_seconds(request_))  # the system's timer holds it
+
+
+@pytest.mark.parametrize(
+    ("error", "is_doubtful"),
+    [
+        (errors.Unavailable("away"), True),
+        (errors.StorageFull("full"), True),
+        (errors.Internal("odd"), True),
+        (errors.Closed("closed"), True),
+        (errors.Unsupported("an older broker"), True),
+        (errors.Unauthenticated("who?"), True),
+        (errors.PermissionDenied("not you"), True),
+        (errors.LockLost("over"), False),
+        (errors.QueueNotFound("gone"), False),
+        (errors.InvalidArgument("no"), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_repetition_that_failed_says_nothing_of_the_first_try(
+    error: MqliteError, *, is_doubtful: bool
+) -> None:
+    unknown = exchange.unknown_since(SETTLE, error)
+    assert (unknown is not None) == is_doubtful
+    assert unknown is None or error.message in unknown.message
+    assert exchange.unknown_since(wire.StatsRequest(), error) is None, "a read changed nothing"
+    assert exchange.unknown_since(SETTLE, errors.OutcomeUnknown("said already")) is None
 
 
 def test_a_lost_reply_leaves_doubt_only_about_a_write() -> None:

@@ -18,9 +18,17 @@ from mqlite_actor.contract import wire
 from mqlite_actor.sdk import exchange
 from mqlite_actor.sdk.handle import Handle
 from tests.conformance.broker import Broker
-from tests.sdk.loopback import Loopback, Recorded, loopback, refusal, reply
+from tests.sdk.loopback import (
+    LAST_WORDS,
+    Loopback,
+    Recorded,
+    fading,
+    loopback,
+    refusal,
+    reply,
+)
 from tests.sdk.loops import BOUND_SECONDS, both_loops, run
-from tests.sdk.test_http_sync import COUNTS
+from tests.sdk.test_http_sync import COUNTS, good
 
 MESSAGE = {"seq_number": 7, "lock_token": "t", "locked_until_ms": 1}
 
@@ -88,16 +96,39 @@ def test_a_settlement_is_repeated_after_a_dead_socket(backend: str) -> None:
     assert server.calls == ["QueueService/Complete"] * 3
 
 
+@pytest.mark.parametrize("last", LAST_WORDS.values(), ids=LAST_WORDS.keys())
 @both_loops
-def test_a_send_is_never_repeated_and_its_outcome_is_unknown(backend: str) -> None:
+def test_a_repeat_that_fails_leaves_the_first_try_in_doubt(
+    backend: str, last: bytes | None
+) -> None:
+    async def body(q: Handle) -> None:
+        await q.stats("q")
+        with pytest.raises(mq.OutcomeUnknown):
+            await q.message("q", 2, "t").complete()
+
+    with fading(good, last) as server:
+        use(server, body, backend)
+
+
+UNREPEATED: dict[str, Callable[[Handle], Awaitable[object]]] = {
+    "Send": lambda q: q.send_one("q", b"1", message_id="m"),
+    "Receive": lambda q: q.receive("q", attempt_id="a"),
+}
+
+
+@both_loops
+@pytest.mark.parametrize("call", UNREPEATED)
+def test_what_a_repeat_would_do_twice_or_tell_too_late_is_never_sent_twice(
+    backend: str, call: str
+) -> None:
     async def body(q: Handle) -> None:
         await q.message("q", 1, "t").complete()
         with pytest.raises(mq.OutcomeUnknown, match="closed the connection without an answer"):
-            await q.send_one("q", b"1", message_id="m")
+            await UNREPEATED[call](q)
 
     with loopback(Silent()) as server:
         use(server, body, backend)
-    assert server.calls == ["QueueService/Complete", "QueueService/Send"]
+    assert server.calls == ["QueueService/Complete", f"QueueService/{call}"]
 
 
 @both_loops

@@ -18,9 +18,11 @@ from mqlite_actor.sdk.address import parse_endpoint
 from mqlite_actor.sdk.http_sync import HttpSyncClient
 from tests.sdk.loopback import (
     BOUND_SECONDS,
+    LAST_WORDS,
     Loopback,
     Recorded,
     engine_replies,
+    fading,
     loopback,
     refusal,
     reply,
@@ -30,6 +32,7 @@ STATS = wire.StatsRequest(queue="q")
 SEND = wire.SendRequest(queue="q", messages=[wire.Message(body=b"x")])
 COMPLETE = wire.CompleteRequest(queue="q", seq_number=1, lock_token="t")
 CLAIM = wire.ReceiveRequest(queue="q", receive_mode=1, receive_attempt_id="a")
+LEASED = wire.ReceiveRequest(queue="q", receive_attempt_id="a")
 COUNTS = {
     "queue": "q", "active": 1, "locked": 0, "deferred": 0, "scheduled": 0, "dead_lettered": 0,
     "total": 1, "oldest_message_age_ms": 5,
@@ -129,9 +132,11 @@ def test_a_dead_idle_socket_is_replaced_once_where_a_repeat_is_harmless(
 
 
 @pytest.mark.parametrize(
-    "request_", [SEND, wire.ReceiveRequest(queue="q")], ids=lambda r: type(r).__name__
+    "request_", [SEND, wire.ReceiveRequest(queue="q"), LEASED], ids=["send", "claim", "attempt"]
 )
-def test_a_write_without_an_id_is_never_sent_twice(request_: wire.Request[wire.Response]) -> None:
+def test_what_a_repeat_would_do_twice_or_tell_too_late_is_never_sent_twice(
+    request_: wire.Request[wire.Response],
+) -> None:
     seen: list[str] = []
     with loopback(lambda r: drop_second(r, seen)) as server, client_of(server) as client:
         client.call(STATS)
@@ -139,6 +144,24 @@ def test_a_write_without_an_id_is_never_sent_twice(request_: wire.Request[wire.R
             client.call(request_)
         assert len(seen) == 2
         assert client.call(STATS).active == 1
+
+
+@pytest.mark.parametrize("last", LAST_WORDS.values(), ids=LAST_WORDS.keys())
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [(COMPLETE, errors.OutcomeUnknown), (STATS, errors.MqliteError)],
+    ids=["write", "read"],
+)
+def test_a_repeat_that_fails_leaves_the_first_try_in_doubt(
+    request_: wire.Request[wire.Response],
+    expected: type[errors.MqliteError],
+    last: bytes | None,
+) -> None:
+    with fading(good, last) as server, client_of(server) as client:
+        client.call(STATS)
+        with pytest.raises(expected) as caught:
+            client.call(request_)
+    assert isinstance(caught.value, errors.OutcomeUnknown) == (request_ is COMPLETE)
 
 
 @pytest.mark.parametrize(

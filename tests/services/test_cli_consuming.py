@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from mqlite_cli import consuming
 from mqlite_cli.consuming import delay_ms
-from tests.sdk.loopback import Loopback, Recorded, engine_replies, loopback, refusal
+from tests.sdk.loopback import Loopback, Recorded, engine_replies, loopback, refusal, reply
 from tests.services.cli_inline import Inline
 from tests.services.cli_process import BOUND_SECONDS, Shell, serving
 
@@ -241,6 +242,25 @@ def test_a_broker_that_is_away_is_waited_for(tmp_path: Path) -> None:
             done = shell.run("consume", "q", "--exec", "cat", "--count", "1", check=0)
     assert done.err == "warning: stopping; it is tried again\n"
     assert done.text.startswith("xok: ")
+
+
+def test_a_settlement_that_may_be_done_is_never_told_as_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mqlite = Inline(tmp_path, monkeypatch, capfd)
+    monkeypatch.setattr(consuming, "_SETTLE_ATTEMPTS", 2)
+    monkeypatch.setattr(consuming, "_PAUSE_SECONDS", 0.0)
+    claimed = reply(200, {"messages": [{"seq_number": 1, "lock_token": "t", "body": "eA=="}]})
+    settled: list[bytes | None] = [None, refusal(503, "unavailable", "stopping")]
+
+    def answer(request: Recorded) -> bytes | None:
+        return claimed if request.call == "QueueService/Receive" else settled.pop(0)
+
+    with loopback(answer) as server:
+        mqlite.environ["MQLITE_ENDPOINT"] = server.url
+        done = mqlite.run("consume", "q", "--exec", "true", "--count", "1", check=1)
+    assert done.err.startswith("error: outcome_unknown: ")
+    assert settled == []
 
 
 def test_what_will_not_go_away_ends_it(broker: tuple[Shell, Loopback]) -> None:

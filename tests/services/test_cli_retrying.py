@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mqlite_cli import retrying
 from tests.sdk.loopback import Loopback, Recorded, engine_replies, loopback, refusal, reply
 from tests.services.cli_inline import Inline
 
@@ -50,6 +51,31 @@ def test_a_lost_answer_is_asked_for_again_where_that_is_harmless(
     flaky += [None]
     done = mqlite.run("send", "q", "x", "--retries", "5", check=1)
     assert done.err.startswith("error: outcome_unknown: ")
+    assert flaky == []
+
+
+def test_what_stays_in_doubt_is_told_so_although_the_last_attempt_did_nothing(
+    mqlite: Inline, flaky: list[bytes | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retrying, "_PAUSE_SECONDS", 0.0)
+    flaky += [None, BUSY, BUSY]
+    assert "busy" in mqlite.run("list", "--retries", "2", check=1).err
+    flaky += [None, BUSY, BUSY]
+    send = ["send", "q", "--lines"]
+    done = mqlite.run(*send, "--retries", "2", stdin=b"1\n2\n", check=1)
+    assert done.err.startswith("error: outcome_unknown: ")
+    assert "0 message(s) are stored, all of the first 0 line(s); whether lines 1 to 2 are" in (
+        done.err
+    )
+    slots = {"results": [{"outcome": "inserted", "seq_number": 1}] * 256}
+    flaky += [reply(200, slots), None, BUSY]  # the client itself repeats on a kept connection
+    done = mqlite.run(*send, stdin=b"x\n" * 300, check=1)
+    assert done.err.startswith("error: outcome_unknown: ")
+    assert "256 message(s) are stored" in done.err
+    assert "whether lines 257 to 300 are is not known" in done.err
+    flaky += [None, BUSY]
+    done = mqlite.run("receive", "q", "--delete", check=1)
+    assert done.err.startswith("error: outcome_unknown: "), "they may be removed, and unseen"
     assert flaky == []
 
 
@@ -154,6 +180,18 @@ def test_the_same_from_a_broker_without_request_ids(mqlite: Inline) -> None:
             mqlite.ok("subscribe", "t", "s", "--expr", 'subject == "wanted"')
             done = mqlite.ok("send", "t", "--ndjson", "--file", "lines")
             assert done.endswith(" sent=4 unrouted=4\n"), "nobody wanted them, which is no refusal"
+
+
+def test_a_batch_whose_refusals_cannot_be_asked_for_is_in_doubt(
+    mqlite: Inline, flaky: list[bytes | None]
+) -> None:
+    older = refusal(404, "not_found", "no such path: SendResult")
+    flaky += [older, reply(200, {"seq_numbers": [7, 0]}), BUSY]
+    lines = b'{"text": "a", "message_id": "1"}\n{"text": "b", "message_id": "2"}\n'
+    done = mqlite.run("send", "q", "--ndjson", stdin=lines, check=1)
+    assert done.err.startswith("error: outcome_unknown: ")
+    assert "whether lines 1 to 2 are is not known" in done.err
+    assert flaky == []
 
 
 def test_a_refused_line_is_named_also_when_a_later_one_fails_the_batch(mqlite: Inline) -> None:
