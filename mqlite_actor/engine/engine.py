@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar, cast
 import trio
 
 from mqlite_actor.clock import Clock, SystemClock
-from mqlite_actor.contract import ext, limits, wire
+from mqlite_actor.contract import ext, limits, mistakes, wire
 from mqlite_actor.contract.errors import Closed, Unsupported
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
@@ -191,7 +191,7 @@ class Engine:
             )
         outbox.check_outside()
         if not is_clean:
-            admission.check_texts(request)
+            mistakes.check(request)
         local = self._local.get(type(request))
         if local is not None:
             return cast("R", await local(request))

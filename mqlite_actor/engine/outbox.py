@@ -20,7 +20,7 @@ import trio
 from outcome import Error
 
 from mqlite_actor.clock import Clock
-from mqlite_actor.contract import limits
+from mqlite_actor.contract import limits, mistakes
 from mqlite_actor.contract.errors import (
     CallerError,
     InvalidArgument,
@@ -103,7 +103,7 @@ class UserTransaction:
     def call(self, request: Any) -> Any:  # noqa: ANN401  # the table pairs the types
         """Run a verb of the queue inside this transaction."""
         self._check()
-        admission.check_texts(request)
+        mistakes.check(request)
         if isinstance(request, SENDS) and not self._store.has_room(
             lambda: admission.weigh(request)
         ):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from mqlite_actor.clock import Clock, SystemClock
-from mqlite_actor.contract import limits, wire
+from mqlite_actor.contract import limits, mistakes, wire
 from mqlite_actor.contract.errors import MqliteError, Unsupported
 from mqlite_actor.contract.observe import (
     Collection,
@@ -24,7 +24,7 @@ from mqlite_actor.contract.observe import (
     StoragePool,
 )
 from mqlite_actor.contract.words import Kind
-from mqlite_actor.engine import admission, commands
+from mqlite_actor.engine import commands
 from mqlite_actor.engine.diagnostics import OFF
 from mqlite_actor.engine.meters import error_code_of
 from mqlite_actor.engine.readers import READS
@@ -68,7 +68,7 @@ class Outside:
                 f"a reader only looks: {type(request).__name__} needs the engine that owns the"
                 " file, or its broker"
             )
-        admission.check_texts(request)
+        mistakes.check(request)
         return cast("R", self._ask(request, look or Look(self._clock)))
 
     def new_look(self) -> Look:

@@ -19,10 +19,9 @@ import msgspec
 import outcome
 import trio
 
-from mqlite_actor.contract import errors, limits, wire
+from mqlite_actor.contract import errors, limits, mistakes, wire
 from mqlite_actor.contract.errors import Canceled, Internal, MqliteError
 from mqlite_actor.contract.keys import Right
-from mqlite_actor.engine import admission
 from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.link import frames, peers
 from mqlite_actor.link.frames import (
@@ -119,7 +118,7 @@ class Link:
         the cancellation; a receive under leases then gives its messages back and raises. The
         answer to a cancellation is waited for, LINK_CANCEL_SECONDS at most.
         """
-        admission.check_texts(request)
+        mistakes.check(request)
         while True:
             number = self._next_id()
             item = frames.encoded_ask(number, request)

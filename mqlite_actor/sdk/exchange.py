@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from mqlite_actor.contract import errors, ext, keys, limits, observe, wire
+from mqlite_actor.contract import errors, ext, keys, limits, mistakes, observe, wire
 from mqlite_actor.contract.calls import BY_REQUEST
 from mqlite_actor.contract.errors import (
     CallerError,
@@ -102,7 +102,9 @@ class HttpParts(NamedTuple):
 
 
 def to_http(request: wire.Request[Any], *, token: str = "") -> HttpParts:
-    """The HTTP form of `request`. InvalidArgument if a text in it, or the token, cannot be sent."""
+    """The HTTP form of `request`. InvalidArgument if a value in it is none of the contract, or the
+    token cannot be sent."""
+    mistakes.check(request)
     call = BY_REQUEST[type(request)]
     headers = {"Content-Type": "application/json"}
     if token:

@@ -8,9 +8,16 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import InvalidFilter, MqliteError, NotFound, QueueNotFound
+from mqlite_actor.contract.errors import (
+    InvalidArgument,
+    InvalidFilter,
+    MqliteError,
+    NotFound,
+    QueueNotFound,
+)
 from mqlite_actor.sdk.exchange import narrowed
 from mqlite_actor.sdk.handle import Handle
+from tests.contract.test_mistakes import MISTAKES
 from tests.house.tree import sources
 
 FAILURES: dict[str, tuple[Callable[[Handle, str], Awaitable[object]], type[MqliteError]]] = {
@@ -32,6 +39,13 @@ async def test_a_failure_is_of_the_same_class_through_every_handle(
         with pytest.raises(expected) as caught:
             await fail(handle, queue)
         assert type(caught.value) is expected, name
+
+
+async def test_a_mistake_is_refused_by_its_place_through_every_handle(handle: Handle) -> None:
+    for words, request in MISTAKES.items():
+        with pytest.raises(InvalidArgument) as caught:
+            await handle.call(request)
+        assert caught.value.message.startswith(words)
 
 
 def test_words_tell_a_queue_that_is_missing_from_anything_else() -> None:
