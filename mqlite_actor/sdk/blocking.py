@@ -13,7 +13,12 @@ import functools
 import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+)
 from functools import partial
 from importlib import import_module
 from typing import (
@@ -33,6 +38,7 @@ from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk.address import Endpoint
 from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
+from mqlite_actor.sdk.http_clock import BrokerClock
 from mqlite_actor.sdk.http_sync import HttpSyncClient
 from mqlite_actor.sdk.message import Received, ReceivedMessage
 from mqlite_actor.sdk.origin import check_process, here
@@ -138,6 +144,9 @@ class Twin(Handle):
 
     async def pause(self, seconds: float) -> None:
         threading.Event().wait(seconds)
+
+    def _guarded(self, *_: object, **__: object) -> AbstractAsyncContextManager[None]:
+        return nullcontext()  # nobody cancels what blocks; after an interrupt the leases end
 
 
 class SyncReceivedMessage(Received):
@@ -262,14 +271,14 @@ def open_http_sync(
     endpoint: Endpoint, *, token: str | None = None, tls: ssl.SSLContext | None = None
 ) -> Iterator[SyncHandle]:
     """A broker over the light HTTP client, for the length of a block."""
-    origin = here()
-    with HttpSyncClient(endpoint, token=token, tls=tls) as client:
+    origin, clock = here(), BrokerClock()
+    with HttpSyncClient(endpoint, token=token, tls=tls, broker_clock=clock) as client:
 
         def ask(request: wire.Request[R]) -> R:
             check_process(origin)
             return client.call(request)
 
-        yield SyncHttp(ask, partial(_open_async, endpoint, token, tls))
+        yield SyncHttp(ask, partial(_open_async, endpoint, token, tls), now_ms=clock.now_ms)
 
 
 class SyncHttp(SyncHandle):
@@ -277,8 +286,14 @@ class SyncHttp(SyncHandle):
 
     __slots__ = ("_opening",)
 
-    def __init__(self, ask: Ask, opening: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
-        super().__init__(ask)
+    def __init__(
+        self,
+        ask: Ask,
+        opening: Callable[[], AbstractAsyncContextManager[Any]],
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        super().__init__(ask, now_ms=now_ms)
         self._opening = opening
 
     @contextmanager

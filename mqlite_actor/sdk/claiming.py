@@ -17,6 +17,7 @@ import anyio
 
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import CallerError, Closed, LockLost, MqliteError, Unsupported
+from mqlite_actor.sdk.handing import guarded
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.receiving import Settings
 from mqlite_actor.sdk.replays import still_held
@@ -114,7 +115,8 @@ class Claims:
                     messages = (await self._handle.call(request)).messages
                     if not is_last:
                         return messages
-                    return await still_held(self._handle, self._queue, messages)
+                    async with guarded(self._handle, self._queue, messages, attempt):
+                        return await still_held(self._handle, self._queue, messages)
                 except MqliteError as error:
                     if is_last or is_permanent(error):
                         self._report(error)

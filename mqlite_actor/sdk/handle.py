@@ -12,6 +12,7 @@ from __future__ import annotations
 import secrets
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar, Unpack, cast
@@ -105,7 +106,9 @@ class Handle(Entities, Extensions, Administration):
                 found = held = await self.receive(queue, wait=wait, attempt_id=attempt)
             except WorldError:
                 found = await self.receive(queue, wait=wait, attempt_id=attempt)
-                ours = await still_held(self, queue, [each.raw for each in found])
+                raws = [each.raw for each in found]
+                async with self._guarded(queue, raws, attempt):
+                    ours = await still_held(self, queue, raws)
                 held = [ReceivedMessage(self, queue, each) for each in ours]
             for message in held:
                 yield message
@@ -293,7 +296,20 @@ class Handle(Entities, Extensions, Administration):
             receive_attempt_id=attempt_id,
         )
         reply = await self.call(request)
+        if attempt_id and reply.messages and not at_most_once:
+            async with self._guarded(queue, reply.messages, attempt_id):
+                pass  # it comes also to a caller who has left meanwhile
         return [ReceivedMessage(self, queue, message) for message in reply.messages]
+
+    def _guarded(
+        self, queue: str, messages: Sequence[Message], attempt_id: str
+    ) -> AbstractAsyncContextManager[None]:
+        """A block that gives a claim back if it is cancelled before it hands it out."""
+        module = import_module("mqlite_actor.sdk.handing")
+        guarded: AbstractAsyncContextManager[None] = module.guarded(
+            self, queue, messages, attempt_id
+        )
+        return guarded
 
     async def receive_deferred(
         self, queue: str, seq_numbers: Sequence[int]

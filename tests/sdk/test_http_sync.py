@@ -15,6 +15,7 @@ from mqlite_actor.clock import Clock, ManualClock
 from mqlite_actor.contract import errors, wire
 from mqlite_actor.sdk import exchange, http_sync
 from mqlite_actor.sdk.address import parse_endpoint
+from mqlite_actor.sdk.connect import connect_sync
 from mqlite_actor.sdk.http_sync import HttpSyncClient
 from tests.sdk.loopback import (
     BOUND_SECONDS,
@@ -374,3 +375,13 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     with loopback(good) as server, client_of(server) as client:
         assert client.call(STATS).total == 1
+
+
+def test_the_time_of_a_blocking_handle_is_the_brokers() -> None:
+    second = 1_800_000_000
+    with (
+        loopback(lambda _: reply(200, COUNTS, now_ms=second * 1000)) as server,
+        connect_sync(server.url) as q,
+    ):
+        q.stats("q")
+        assert second * 1000 <= q.now_ms() <= (second + BOUND_SECONDS) * 1000

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import anyio
 import pytest
@@ -112,6 +113,98 @@ def test_where_no_lease_can_be_renewed_the_brokers_time_says_what_is_held(
                 assert found == expected, "what is over may be somebody else's by now"
 
     run(backend, main)
+
+
+class Left(Handle):
+    """Its caller leaves while this request is answered, and the answer comes in spite of it."""
+
+    def __init__(self, q: mq.Embedded, kind: type[wire.Request[Any]]) -> None:
+        self._q = q
+        self._kind = kind
+        self.leave: Callable[[], None] = q.engine.close
+        self._is_lost = kind is wire.RenewBatchRequest
+        self.has_left = False
+
+    async def call(self, request: wire.Request[R]) -> R:
+        with anyio.CancelScope(shield=True):
+            reply = await self._q.call(request)
+        if isinstance(request, wire.ReceiveRequest) and self._is_lost:
+            self._is_lost = False
+            raise mq.OutcomeUnknown("no answer")
+        if isinstance(request, self._kind) and not self.has_left:
+            self.has_left = True
+            self.leave()
+        return reply
+
+
+async def _consumed(left: Left, seen: list[str]) -> None:
+    async for message in left.consume("q"):
+        seen.append(message.text)  # noqa: PERF401  # what comes before a cancellation counts
+
+
+async def _received(left: Left, seen: list[str]) -> None:
+    seen += [message.text for message in await left.receive("q", attempt_id="a")]
+
+
+async def _handled(left: Left, seen: list[str]) -> None:
+    async def handle(message: mq.HeldMessage) -> None:
+        seen.append(message.text)
+
+    await left.receiver("q").run(handle)
+
+
+@both_loops
+@pytest.mark.parametrize(
+    ("take", "kind"),
+    [
+        (_consumed, wire.ReceiveRequest),
+        (_consumed, wire.RenewBatchRequest),
+        (_received, wire.ReceiveRequest),
+        (_handled, wire.ReceiveRequest),
+        (_handled, wire.RenewBatchRequest),
+    ],
+)
+def test_what_comes_for_somebody_who_has_left_goes_back_uncounted(
+    backend: str,
+    take: Callable[[Left, list[str]], Awaitable[None]],
+    kind: type[wire.Request[Any]],
+) -> None:
+    async def main() -> None:
+        async with mq.open_embedded(":memory:") as q:
+            await q.create_queue("q", lock_duration=300)
+            await q.send_one("q", "a")
+            seen: list[str] = []
+            with anyio.CancelScope() as scope:
+                left = Left(q, kind)
+                left.leave = scope.cancel
+                await take(left, seen)
+            assert (left.has_left, seen) == (True, [])
+            (message,) = await q.receive("q", attempt_id="a")
+            assert message.delivery_count == 1
+
+    run(backend, main)
+
+
+@both_loops
+def test_a_receiver_that_is_stopped_while_it_looks_what_it_holds_gives_it_back(
+    backend: str,
+) -> None:
+    async def main() -> None:
+        async with mq.open_embedded(":memory:") as q:
+            await q.create_queue("q", lock_duration=300)
+            await q.send_one("q", "a")
+            left = Left(q, wire.RenewBatchRequest)
+            receiver = left.receiver("q")
+            left.leave = receiver.stop
+            await receiver.run(never)
+            (message,) = await q.receive("q")
+            assert (left.has_left, message.delivery_count) == (True, 1)
+
+    run(backend, main)
+
+
+async def never(message: mq.HeldMessage) -> None:
+    raise AssertionError(message)
 
 
 class Losing(Handle):
