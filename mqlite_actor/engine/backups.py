@@ -51,7 +51,7 @@ class Backups:
         self._submit = submit
         self._clock = clock
         self._ending = ending
-        self._folder = str(Path(store.location).parent) if folder == "" else folder
+        self._folder = folder
         self._is_running = False
         self._ended = trio.Event()
 
@@ -63,11 +63,17 @@ class Backups:
     async def backup(self, request: BackupRequest) -> BackupResponse:
         """Copy, sync, check, name; of a series, remove the old ones then. `done` False if the
         engine ended first."""
+        return await self.within(self._folder, request)
+
+    async def within(self, folder: str | None, request: BackupRequest) -> BackupResponse:
+        """The same for somebody who may write in this folder alone, said as at the making."""
         if self._store.upkeep_refusal:
             raise Unsupported(self._store.upkeep_refusal)
         if request.keep < 0:
             raise InvalidArgument("keep: a number of snapshots, or 0 for a single file")
-        series = path = snapshot.destination(request.path, self._folder)
+        if folder == "":
+            folder = str(Path(self._store.location).parent)
+        series = path = snapshot.destination(request.path, folder)
         now_ms = self._clock.now_ms()
         if request.keep:
             path = snapshot.in_series(path, now_ms)

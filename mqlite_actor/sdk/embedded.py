@@ -119,6 +119,7 @@ class Embedded(Handle):
         docs_url: str = "",
         tls: ssl.SSLContext | tuple[str, str] | None = None,
         connections_max: int | None = None,
+        backup_dir: str = "",
         insecure_allow_remote: bool = False,
         task_status: trio.TaskStatus[ServeInfo] = trio.TASK_STATUS_IGNORED,
     ) -> None:
@@ -127,9 +128,11 @@ class Embedded(Handle):
         `info = await nursery.start(q.serve)` tells where it listens, and the token: with `tokens`
         None one is generated. Else `tokens` is one, several, or "off" for no authentication, on a
         loopback address only. `ui` False leaves the console out. `tls` is a context, or the paths
-        of certificate and key. Refuses what `mqlite serve` refuses: InvalidArgument, or OpenError
-        for an address in use; Unsupported without the packages of mqlite-actor[broker]. Cancelled,
-        it answers polls at once and others within 2 s, cuts the rest, and leaves the engine open.
+        of certificate and key. Clients' backups go into `backup_dir` and below, "" is the folder of
+        the store; `backup` of this handle goes anywhere. Refuses what `mqlite serve` refuses:
+        InvalidArgument, or OpenError for an address in use; Unsupported without the packages of
+        mqlite-actor[broker]. Cancelled, it answers polls at once and others within 2 s, cuts the
+        rest, and leaves the engine open.
         """
         options = ServeOptions(
             addr=addr,
@@ -142,6 +145,7 @@ class Embedded(Handle):
             docs_url=docs_url,
             tls=tls,
             connections_max=connections_max,
+            backup_dir=backup_dir,
             insecure_allow_remote=insecure_allow_remote,
         )
         await serve(self.engine, options, task_status=task_status)

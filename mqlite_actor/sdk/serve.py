@@ -44,6 +44,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     docs_url: str
     tls: ssl.SSLContext | tuple[str, str] | None
     connections_max: int | None
+    backup_dir: str
     insecure_allow_remote: bool
 
     def __repr__(self) -> str:

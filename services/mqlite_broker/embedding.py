@@ -2,17 +2,22 @@
 
 Called by `mqlite_actor.sdk.serve` with what the caller said; makes the same settings by the same
 rules as `serve`, and refuses what `serve` refuses. The engine keeps its own options, and stays open
-when the broker ends. The program's logging stays the program's: nothing here sets it up.
+when the broker ends. The program's logging stays the program's: nothing here sets it up. Clients
+get no more than those of `serve`, though the program itself may do anything.
 """
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
+from typing import Any, TypeVar, cast
 
 import trio
 
+from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.contract.ext import BackupRequest
+from mqlite_actor.contract.keys import Right
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.sdk.serve import ServeInfo, ServeOptions
 from mqlite_broker import hosting, settings, tokens, ui
@@ -21,6 +26,8 @@ from mqlite_broker.door_limits import DoorLimits
 from mqlite_broker.settings import CONNECTIONS_MAX, DOCS_URL, Settings
 from mqlite_broker.tls import server_context
 from mqlite_broker.tokens import Tokens
+
+R = TypeVar("R")
 
 
 async def serve_engine(
@@ -31,7 +38,7 @@ async def serve_engine(
     chosen = settings_of(options)
     context = _context(options.tls)
     listeners = await hosting.bind(chosen)
-    app = BrokerApp(engine, chosen)
+    app = BrokerApp(_Lent(engine, chosen.backup_dir), chosen)
     stopping = trio.Event()
 
     async def watch() -> None:
@@ -49,6 +56,43 @@ async def serve_engine(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch)
         task_status.started(await nursery.start(host))
+
+
+class _Lent:
+    """The engine as clients get it: backups of theirs are made in `backup_dir` and below ("": the
+    folder of the store), for whoever may manage queues must not write wherever the program may."""
+
+    __slots__ = ("_backup_dir", "_engine", "served")
+
+    def __init__(self, engine: Engine, backup_dir: str) -> None:
+        self._engine = engine
+        self._backup_dir = backup_dir
+        self.served: frozenset[type[Any]] = engine.served
+
+    @property
+    def unready(self) -> str:
+        """As the engine says."""
+        return self._engine.unready
+
+    async def call(self, request: wire.Request[R], *, is_clean: bool = False) -> R:
+        """As `Engine.call`."""
+        if isinstance(request, BackupRequest):
+            return cast("R", await self._engine.backups.within(self._backup_dir, request))
+        return await self._engine.call(request, is_clean=is_clean)
+
+    async def authenticate(self, token: str) -> tuple[str, frozenset[Right]]:
+        """As `Engine.authenticate`."""
+        return await self._engine.authenticate(token)
+
+    async def hand_back(
+        self,
+        request: wire.ReceiveRequest,
+        reply: wire.MessagesResponse,
+        *,
+        is_counted: bool = False,
+    ) -> None:
+        """As `Engine.hand_back`."""
+        await self._engine.hand_back(request, reply, is_counted=is_counted)
 
 
 class _Started(trio.TaskStatus[hosting.Base]):
@@ -91,6 +135,7 @@ def settings_of(options: ServeOptions) -> Settings:
         docs_url=options.docs_url or DOCS_URL,
         version=options.version,
         connections_max=DoorLimits.connections_max if limit is None else limit,
+        backup_dir=options.backup_dir,
         insecure_allow_remote=options.insecure_allow_remote,
     )
 

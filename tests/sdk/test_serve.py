@@ -217,6 +217,28 @@ async def test_keys_of_the_engine_work_at_its_broker(q: Embedded) -> None:
         assert (await ask(info, "Send", sent, token=reply["token"])).status == 200
 
 
+async def test_its_clients_back_up_into_one_folder_and_its_program_anywhere(
+    q: Embedded,
+    store: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away, kept = tmp_path_factory.mktemp("away"), tmp_path_factory.mktemp("kept")
+    monkeypatch.setenv("HOME", str(away))
+    for backup_dir, own in (("", store.parent), (str(kept), kept)):
+        (own / "out").symlink_to(away)
+        async with serving(q, backup_dir=backup_dir) as info:
+            made = await ask(info, "AdminService/Backup", {"path": "mine.db"})
+            assert json.loads(made.body)["path"] == str(own / "mine.db")
+            for elsewhere in (f"{away}/x.html", f"../{away.name}/x", "out/x", f"{own}/out/x"):
+                refused = await ask(info, "AdminService/Backup", {"path": elsewhere})
+                assert (refused.status, str(own) in message(refused)) == (400, True)
+            assert (await ask(info, "AdminService/Backup", {"path": "~/x"})).status == 400
+    assert list(away.iterdir()) == []
+    await q.backup(str(away / "mine.db"))
+    assert (away / "mine.db").is_file()
+
+
 async def test_it_serves_https_with_a_context_or_with_paths(q: Embedded, tmp_path: Path) -> None:
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
@@ -246,7 +268,8 @@ async def test_the_readiness_of_its_broker_is_the_engines(q: Embedded) -> None:
 def test_its_options_show_no_token() -> None:
     options = ServeOptions(
         addr=ANYWHERE, tokens="secret", monitor_tokens=["secret"], metrics=False, cors="", ui=True,
-        version="", docs_url="", tls=None, connections_max=None, insecure_allow_remote=False,
+        version="", docs_url="", tls=None, connections_max=None, backup_dir="",
+        insecure_allow_remote=False,
     )  # fmt: skip
     assert "secret" not in repr(options)
 
