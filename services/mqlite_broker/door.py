@@ -186,7 +186,7 @@ class Door:
         if not idle:
             return False
         self._evicted = min(idle, key=lambda key: self._connections[key].idle_until or math.inf)
-        self._connections[self._evicted].dismiss()
+        self._connections[self._evicted].cut()
         return True
 
     def _complain(self) -> None:

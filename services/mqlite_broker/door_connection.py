@@ -20,10 +20,10 @@ from hypercorn.utils import parse_socket_addr
 
 from mqlite_broker.door_inbox import Inbox
 from mqlite_broker.door_intake import HeadRoom
-from mqlite_broker.door_limits import LINGER_BYTES, RECEIVE_BYTES, SILENT_SECONDS
+from mqlite_broker.door_limits import LINGER_BYTES, RECEIVE_BYTES
 from mqlite_broker.door_pipe import Gone, Pipe
 from mqlite_broker.door_protocol import DoorProtocol
-from mqlite_broker.door_state import Doorway, Ends, Phase
+from mqlite_broker.door_state import RUNNING, Doorway, Ends, Phase, idle_until
 
 
 class Connection(TCPServer):
@@ -43,6 +43,7 @@ class Connection(TCPServer):
         self.doorway = doorway
         self.pipe = Pipe(stream, doorway.tls)
         self._came = trio.current_time()
+        self._stalled: float | None = None  # since when a part of an answer is not taken
         self.talk: DoorProtocol | None = None
         self._inbox = Inbox(prelude)
         self._head = HeadRoom(doorway.limits.header_bytes_max, doorway.heads)
@@ -55,27 +56,17 @@ class Connection(TCPServer):
     @property
     def is_running(self) -> bool:
         """Whether a request is being handled, or its body awaited."""
-        return self.talk is not None and self.talk.phase in (Phase.BODY, Phase.ANSWER)
+        return self.talk is not None and self.talk.phase in RUNNING
 
     @property
     def idle_until(self) -> float | None:
-        """When this connection would be closed for idleness; None while there is work on it.
-
-        One whose request has not come for SILENT_SECONDS is as idle as one that asks nothing: all
-        make room in the order in which they fell silent, so that silent or slow clients never keep
-        others out.
-        """
-        if self.talk is not None and self.talk.phase is Phase.IDLE:
-            return self.talk.due
-        limits = self.doorway.limits
+        """When it would be closed for idleness; None while there is work on it, or it has ended."""
+        limits, now = self.doorway.limits, trio.current_time()
         if self.talk is None:
-            silent_since = self._came
-        elif self.talk.phase is Phase.HEAD:
-            silent_since = self.talk.due - limits.header_seconds
-        else:
+            return idle_until(Phase.HEAD, self._came, None, limits, now=now)
+        if self.talk.is_cut:
             return None
-        is_silent = trio.current_time() - silent_since > SILENT_SECONDS
-        return silent_since + limits.idle_seconds if is_silent else None
+        return idle_until(self.talk.phase, self.talk.since, self._stalled, limits, now=now)
 
     def dismiss(self) -> None:
         """Close it now, unless a request is running or an answer is still being taken."""
@@ -218,6 +209,7 @@ class Connection(TCPServer):
             if self._talk.is_cut:
                 await trio.lowlevel.checkpoint()  # so that a streaming handler hears of it
                 return
+            self._stalled = trio.current_time()
             with trio.move_on_after(stall, shield=True) as patience:
                 try:
                     await self.pipe.send(view[start : start + RECEIVE_BYTES])
@@ -227,6 +219,7 @@ class Connection(TCPServer):
                 self._hang_up()
             if exchange is not None and exchange.room is not None:
                 exchange.room.taken += RECEIVE_BYTES
+        self._stalled = None
 
     async def _close(self) -> None:
         """End the connection after its last answer: at once, or when the client has finished.

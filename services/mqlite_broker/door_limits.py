@@ -41,7 +41,8 @@ ANSWER_FREE_BYTES: Final = 64 * KIB
 """Answers up to here do not draw on that budget: nearly all, and most fit the socket's buffer."""
 
 ANSWER_SECONDS: Final = 2.0
-"""No answer is cut before; a client that reads has taken the largest by then."""
+"""No answer is cut before; a client that reads has taken the largest by then. When the door is full
+and nobody is idle, whoever has not taken 64 KiB for so long makes room."""
 
 ANSWER_BYTES_PER_SECOND: Final = 256 * KIB
 """A slower reader makes room when there is none: less than a mobile phone takes, and the largest
@@ -64,8 +65,9 @@ PARSER_EVENTS: Final = 64
 each."""
 
 SILENT_SECONDS: Final = 0.5
-"""Without a whole header block for so long, a connection is silent, and makes room for another when
-the door is full. A request follows its connect within some round trips."""
+"""Without a whole header block for so long, or the rest of a request that is answered, a connection
+is silent, and makes room for another when the door is full. A request follows its connect within
+some round trips."""
 
 CROWDED_SECONDS: Final = 0.1
 """How often a full door looks for one that has fallen silent."""

@@ -102,7 +102,8 @@ class DoorProtocol(H11Protocol):
 
     def _enter(self, phase: Phase, seconds: float = math.inf) -> None:
         self.phase = phase
-        self.due = trio.current_time() + seconds
+        self.since = trio.current_time()
+        self.due = self.since + seconds
         self._stir()
 
     # -- what the connection tells -------------------------------------------------------------
@@ -386,7 +387,7 @@ class DoorProtocol(H11Protocol):
         elif theirs is h11.DONE:
             await self._recycle()
         else:
-            self.phase = Phase.REST  # keeping the body's deadline
+            self.phase, self.since = Phase.REST, trio.current_time()  # keeping the body's deadline
 
     async def _recycle(self) -> None:
         if self.doorway.stopping.is_set():

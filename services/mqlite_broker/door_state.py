@@ -2,13 +2,16 @@
 
 `Door` makes one `Doorway`; each `Connection` and its `DoorProtocol` hold it. `Phase` is the state
 that these two share: the protocol sets it, the connection waits by it.
+Rule: when the door is full, nobody keeps others out who sends or takes nothing; see `idle_until`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from mqlite_broker.door_limits import ANSWER_SECONDS, SILENT_SECONDS
 
 if TYPE_CHECKING:
     import ssl
@@ -40,6 +43,29 @@ class Phase(Enum):
     """Nothing: the connection is closed, or only read to its end."""
 
 
+RUNNING: Final = frozenset({Phase.BODY, Phase.ANSWER})
+"""Phases in which a request is being handled, or its body awaited."""
+
+
+def idle_until(
+    phase: Phase, since: float, stalled: float | None, limits: DoorLimits, *, now: float
+) -> float | None:
+    """When an open connection, in its phase since then, would be closed for idleness; None while
+    there is work on it.
+
+    Whoever does not end a request within SILENT_SECONDS, or what is left of an answered one, is as
+    idle as one that asks nothing: strangers need no credential for either. All make room in the
+    order in which they fell silent; behind them those who have left an answer untaken for
+    ANSWER_SECONDS (`stalled`: since when), in theirs.
+    """
+    if phase in RUNNING:
+        if stalled is None or now - stalled <= ANSWER_SECONDS:
+            return None
+        return stalled + limits.write_stall_seconds + limits.idle_seconds
+    is_idle = phase is Phase.IDLE or now - since > SILENT_SECONDS
+    return since + limits.idle_seconds if is_idle else None
+
+
 @dataclass(frozen=True)
 class Doorway:
     """What all connections of one door share."""
@@ -69,7 +95,7 @@ class Guest(Protocol):
 
     @property
     def idle_until(self) -> float | None:
-        """When it would be closed for idleness; None while there is work on it."""
+        """When it would be closed for idleness; None while there is work on it, or it has ended."""
 
     def dismiss(self) -> None:
         """Close it now, unless a request is running or an answer is still being taken."""

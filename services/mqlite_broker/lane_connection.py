@@ -23,9 +23,8 @@ from mqlite_broker.door_limits import (
     BODY_REST_BYTES,
     LINGER_BYTES,
     RECEIVE_BYTES,
-    SILENT_SECONDS,
 )
-from mqlite_broker.door_state import Phase
+from mqlite_broker.door_state import RUNNING, Phase, idle_until
 from mqlite_broker.lane_body import LateBody
 from mqlite_broker.lane_head import HEAD_END, Plan, may_become_ours
 from mqlite_broker.rpc import Log, Reply
@@ -47,7 +46,7 @@ class LaneConnection:
 
     __slots__ = (
         "_descriptor", "_is_calling", "_is_closed", "_lane", "_number", "_rest", "_scope", "_seen",
-        "_sock", "due", "is_leaving", "phase",
+        "_since", "_sock", "_stalled", "due", "is_leaving", "phase",
     )  # fmt: skip
 
     def __init__(self, lane: Lane, stream: trio.SocketStream) -> None:
@@ -61,6 +60,7 @@ class LaneConnection:
         self._rest = b""  # what came behind a body
         self._number = 0  # of the request that is being served
         self._seen = 0
+        self._stalled: float | None = None  # since when a part of an answer is not taken
         self._is_calling = False
         self._is_closed = False
         self.is_leaving = False
@@ -72,19 +72,15 @@ class LaneConnection:
     @property
     def is_running(self) -> bool:
         """Whether a request is being handled, or its body awaited."""
-        return self.phase in (Phase.BODY, Phase.ANSWER)
+        return self.phase in RUNNING
 
     @property
     def idle_until(self) -> float | None:
-        """When it would be closed for idleness; None while there is work on it (as the door's)."""
-        if self.phase is Phase.IDLE:
-            return self.due
-        if self.phase is not Phase.HEAD:
+        """When it would be closed for idleness; None while there is work on it, or it has ended."""
+        if self._is_closed:
             return None
-        limits = self._lane.limits
-        silent_since = self.due - limits.header_seconds
-        is_silent = self._lane.now() - silent_since > SILENT_SECONDS
-        return silent_since + limits.idle_seconds if is_silent else None
+        lane = self._lane
+        return idle_until(self.phase, self._since, self._stalled, lane.limits, now=lane.now())
 
     def is_overdue(self, now: float) -> bool:
         """Whether it is to be closed without a word."""
@@ -242,7 +238,7 @@ class LaneConnection:
         if is_last:
             await self._finish(is_sending=body.missing > 0 or bool(self._rest))
             return False
-        self.phase = Phase.REST  # keeping the body's deadline
+        self.phase, self._since = Phase.REST, self._lane.now()  # keeping the body's deadline
         return await body.skip()
 
     async def receive(self) -> bytes:
@@ -303,7 +299,8 @@ class LaneConnection:
 
     def _enter(self, phase: Phase, seconds: float) -> None:
         self.phase = phase
-        self.due = self._lane.now() + seconds
+        self._since = self._lane.now()
+        self.due = self._since + seconds
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -350,6 +347,7 @@ class LaneConnection:
         Shielded, because half an answer is worse than either; `cut` closes the socket instead.
         """
         for start in range(0, len(view), RECEIVE_BYTES):
+            self._stalled = self._lane.now()
             part = view[start : start + RECEIVE_BYTES]
             with trio.move_on_after(self._lane.limits.write_stall_seconds, shield=True):
                 try:
@@ -365,6 +363,7 @@ class LaneConnection:
                 return False
             if room is not None:
                 room.taken = min(start + RECEIVE_BYTES, len(view))
+        self._stalled = None
         return True
 
     async def _finish(self, *, is_sending: bool) -> None:
