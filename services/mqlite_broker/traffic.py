@@ -27,7 +27,12 @@ CODES: Final = (
     "not_found", "ok", "outcome_unknown", "permission_denied", "queue_not_empty", "storage_full",
     "unauthenticated", "unavailable", "unimplemented",
 )  # fmt: skip
-"""The contract's request codes and our surplus ones (decision 19), sorted."""
+"""The contract's request codes and our surplus ones (decision 19), sorted: every one of the
+contract's calls is shown with each from the start."""
+
+SEEN: Final = frozenset({*CODES, "unsupported"})
+"""Those that are shown once there are some; `unsupported` is no failure of ours, as a backup of a
+remote store. Others count as internal, or as ok where nothing failed."""
 
 HTTP_FAILURE: Final = 400
 
@@ -45,7 +50,7 @@ class Traffic:
         """One finished request of a registered call."""
         row = self._requests.get((rpc, code))
         if row is None:
-            known = code if code in CODES else ("internal" if status >= HTTP_FAILURE else "ok")
+            known = code if code in SEEN else ("internal" if status >= HTTP_FAILURE else "ok")
             row = self._requests.setdefault((rpc, known), [0, 0.0])
         row[0] += 1
         row[1] += seconds

@@ -241,8 +241,10 @@ FAULTS: dict[type[MqliteError], str] = {
     errors.OutcomeUnknown: "outcome_unknown",
     errors.StorageFull: "storage_full",
     errors.Unavailable: "unavailable",
-    errors.Unsupported: "internal",  # no word of the vocabulary: folded
+    errors.Unsupported: "unsupported",
+    errors.Closed: "internal",
 }
+"""What is no word of the vocabulary is folded; what is nobody's failure is not."""
 
 
 @pytest.mark.promise("W124")
