@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.console.scene import Scene, decoded
 
@@ -118,9 +118,10 @@ def test_a_bound_that_was_lowered_to_what_is_moved_moves_no_more(scene: Scene) -
     scene.fill("At most so many a second", "2")
     scene.press("Redrive")
     scene.see("2 of 4")
-    refusal = {"code": "not_found", "message": "a step that failed"}
+    refusal = {"code": "unavailable", "message": "a step that failed"}
     redrives = "**/*AdminService/Redrive"
-    scene.page.route(redrives, lambda route: route.fulfill(status=404, json=refusal))
+    scene.is_offline = True
+    scene.page.route(redrives, lambda route: route.fulfill(status=503, json=refusal))
     scene.page.clock.run_for(1_000)
     scene.see("a step that failed")
     scene.page.unroute(redrives)
@@ -128,6 +129,57 @@ def test_a_bound_that_was_lowered_to_what_is_moved_moves_no_more(scene: Scene) -
     scene.press("Redrive")
     scene.noted("Redrove 2 messages.")
     assert active(scene, queue) == numbers[:2]
+
+
+def lose(route: Route) -> None:
+    """The broker does what it is asked, and the page hears nothing of it."""
+    route.fetch()
+    route.abort()
+
+
+def test_a_step_without_an_answer_counts_as_done_and_ends_the_work(scene: Scene) -> None:
+    queue = scene.queue("unanswered")
+    scene.enter("#/dead-letters/unanswered")
+    scene.is_offline = True
+    for button, call, told in (
+        ("Redrive many…", "AdminService/Redrive", "Redrove 0 messages."),
+        ("Redrive 5 selected…", "AdminService/RedriveSelected", "Redrove 0 messages."),
+        ("Purge…", "AdminService/Purge", "Purged 0 dead letters."),
+    ):
+        scene.kill(queue, *"abcde")
+        scene.go("overview", title="Overview")
+        scene.go("dead-letters", queue, title="Dead letters of unanswered")
+        scene.press("Select this page")
+        scene.press(button)
+        scene.page.route(f"**/*{call}", lose, times=1)
+        if button == "Purge…":
+            scene.fill("Type unanswered to confirm", queue)
+            scene.press("Purge up to 5")
+        else:
+            scene.press("Redrive")
+        scene.noted(f"{told} Perhaps up to 5 more: look before you go on. The broker cannot be")
+        scene.closed()
+        assert (scene.stats(queue)["dead_lettered"], scene.calls.count(call)) == (0, 1)
+        scene.page.get_by_role("button", name="Close this note").click()
+
+
+def test_an_answer_that_says_nothing_leaves_a_doubt(scene: Scene) -> None:
+    scene.queue("doubtful")
+    scene.enter("#/queues/doubtful")
+    scene.is_offline = True
+    scene.press("Send…")
+    bodies = {200: "<p>who are you?", 504: "", 500: '{"code":"internal"}'}
+    answers = iter(bodies.items())
+
+    def answer(route: Route) -> None:
+        status, body = next(answers)
+        route.fulfill(status=status, body=body)
+
+    scene.page.route("**/*SendResult", answer)
+    for status in bodies:
+        scene.press("Send")
+        scene.see(f"no broker's (status {status}). It may have been done all the same.")
+    scene.press("Cancel")
 
 
 def test_a_letter_is_mended_and_put_back_in_one_step(scene: Scene) -> None:

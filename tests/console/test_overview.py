@@ -7,7 +7,9 @@ import re
 import pytest
 from playwright.sync_api import Route, expect
 
+from mqlite_actor.contract import limits
 from mqlite_actor.contract.calls import CALLS
+from mqlite_actor.sdk import exchange
 from tests.console.conftest import MakeBroker, MakeScene
 from tests.console.scene import Json, Scene
 
@@ -277,12 +279,23 @@ def test_500_queues_and_100_000_messages_stay_a_hundred_rows_and_one_call(
     assert scene.page.locator("*").count() < 1_500
 
 
-def test_the_script_knows_which_calls_are_ours() -> None:
-    """The console adds a call's prefix itself."""
+def test_the_script_knows_which_calls_are_ours_and_which_change_nothing() -> None:
+    """The console adds a call's prefix itself, and says of a lost answer what may have happened."""
     from mqlite_broker import ui
 
     script = (ui.FOLDER / ui.ASSETS / "api.js").read_text(encoding="utf-8")
-    listed = re.search(r"const OURS = new Set\(\[(.*?)\]\)", script, re.DOTALL)
-    assert listed is not None
-    names = set(re.findall(r'"([^"]+)"', listed[1]))
-    assert names == {call.name for call in CALLS if call.prefix == "/mqlite.ext.v1."}
+    listed = {
+        title: set(re.findall(r'"([^"]+)"', names))
+        for title, names in re.findall(r"const (\w+) = new Set\(\[(.*?)\]\)", script, re.DOTALL)
+    }
+    assert listed["OURS"] == {call.name for call in CALLS if call.prefix == "/mqlite.ext.v1."}
+    assert listed["READS"] == {call.name for call in CALLS if call.request in exchange.READS}
+
+
+def test_a_step_of_the_script_is_one_transaction_of_the_broker() -> None:
+    """So a step that is refused has done nothing."""
+    from mqlite_broker import ui
+
+    script = (ui.FOLDER / ui.ASSETS / "steps.js").read_text(encoding="utf-8")
+    (step,) = re.findall(r"const STEP = (\d+);", script)
+    assert int(step) <= limits.CHORE_ROWS

@@ -21,17 +21,33 @@ const OURS = new Set([
   "AdminService/Resubmit",
   "AdminService/Backup",
 ]);
+const READS = new Set([
+  "QueueService/Peek",
+  "QueueService/Stats",
+  "QueueService/Explain",
+  "QueueService/Search",
+  "AdminService/ListQueues",
+  "AdminService/ListSubscriptions",
+  "AdminService/TestFilter",
+  "AdminService/DescribeQueue",
+  "AdminService/Status",
+  "AdminService/Observe",
+  "AuthService/ListKeys",
+]);
+const UNDONE = new Set(["unavailable", "storage_full"]); // refusals by which the broker says that it did nothing
 const PATIENCE_MS = 60_000; // longer than any call but a paced redrive, which the console does in steps
 
 const SESSION = "mqlite.session"; // of this tab: a broker and the token for it, never one without the other
 const BEFORE = "mqlite.token"; // where older consoles kept the token
 const BASE = "mqlite.broker"; // of all tabs: the address to suggest to who signs in next
 
+// isUnsure: the call may have been done all the same, because its answer was lost or says nothing about it.
 export class CallError extends Error {
   constructor(status, code, message, options) {
     super(message, options);
     this.status = status;
     this.code = code;
+    this.isUnsure = false;
   }
 }
 
@@ -53,6 +69,15 @@ export function can(right) {
 // `name` as "QueueService/Peek". Resolves to the decoded reply; CallError for a refusal, and with status
 // 0 and code "unreachable" when there is no answer.
 export async function call(name, request = {}, { signal } = {}) {
+  try {
+    return await answered(name, request, signal);
+  } catch (error) {
+    if (error instanceof CallError && !READS.has(name)) doubt(error);
+    throw error;
+  }
+}
+
+async function answered(name, request, signal) {
   const prefix = OURS.has(name) ? OUR_PREFIX : PREFIX;
   const answer = await ask(session.base, prefix + name, {
     method: "POST",
@@ -60,10 +85,17 @@ export async function call(name, request = {}, { signal } = {}) {
     body: stringify(request),
     signal,
   });
-  if (answer.ok) return answer.content;
+  if (answer.ok && answer.content) return answer.content;
   const error = refusal(answer);
   if (answer.status === 401 && session.rights.size) session.onEnd(error.message);
   throw error;
+}
+
+// Of a call that changes something: whether nobody knows if it was done, and then its message says so.
+function doubt(error) {
+  const { status, code } = error;
+  error.isUnsure = status === 0 || status < 300 || (status >= 500 && !UNDONE.has(code));
+  if (error.isUnsure && code !== "outcome_unknown") error.message += " It may have been done all the same.";
 }
 
 async function ask(base, path, { method, token = "", body, signal }) {

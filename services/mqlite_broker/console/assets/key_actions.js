@@ -134,8 +134,8 @@ function lostAnswer(idField) {
   return {
     node,
     isOpen: () => !node.hidden,
-    judge({ status, code }) {
-      if (status !== 0 && status < 500 && code !== "key_conflict") return;
+    judge({ isUnsure, code }) {
+      if (!isUnsure && code !== "key_conflict") return;
       say(finding, "The key may have been made all the same; then nobody has its token.");
       node.hidden = false;
     },

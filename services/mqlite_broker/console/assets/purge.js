@@ -45,6 +45,6 @@ export async function purgeLetters(queue, letters) {
     act,
   });
   if (!done && !work.moved) return;
-  note(`Purged ${plural(work.moved, "dead letter")}.`);
+  note(`Purged ${plural(work.moved, "dead letter")}.${work.doubt}`, { isError: work.lost > 0 });
   await refresh();
 }

@@ -34,7 +34,7 @@ export async function redriveSelected(queue, numbers) {
       return work.run(form.rate(), numbers.length, (size) => step(size, target));
     },
   });
-  if (done || work.moved) await told(work.moved, missed(outcomes));
+  if (done || work.moved) await told(work, missed(outcomes));
 }
 
 // All of them, or the oldest; at most as many as there are now, so that letters which die again stay.
@@ -61,7 +61,7 @@ export async function redriveAll(queue, letters) {
     ready: () => letters > work.moved,
     act,
   });
-  if (done || work.moved) await told(work.moved, "");
+  if (done || work.moved) await told(work, "");
 }
 
 function about() {
@@ -82,8 +82,8 @@ function missed(outcomes) {
   ].join("");
 }
 
-async function told(moved, more) {
-  note(`Redrove ${plural(moved, "message")}.${more}`);
+async function told(work, more) {
+  note(`Redrove ${plural(work.moved, "message")}.${more}${work.doubt}`, { isError: work.lost > 0 });
   await refresh();
 }
 
