@@ -200,7 +200,7 @@ def parse_store(text: str, *, bare_paths: bool = False) -> Store:
         raise InvalidArgument(
             f"{masked(text)!r} names a broker, not a store; did you mean MQLITE_ENDPOINT?"
         )
-    if scheme:
+    if scheme or (bare_paths and "://" in text):  # behind a credential, say, which no path shows
         raise InvalidArgument(
             f"{masked(text)!r} is no store; write file:PATH, :memory: or libsql://HOST"
         )

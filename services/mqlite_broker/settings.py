@@ -136,6 +136,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
     warnings = _unknown(environ)
     host, port = _address(flags, environ)
     tokens = _tokens(flags, environ)
+    warnings += token_sources.doubts(tokens)
     insecure = bool(flags.get("insecure-allow-remote", False))
     check_reach(tokens, host, insecure_allow_remote=insecure)
     tls_cert, tls_key = _tls(flags, environ)

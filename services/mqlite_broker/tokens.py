@@ -113,7 +113,7 @@ def read_list(path: str, *, source: str) -> str:
     if len(content) > SECRET_FILE_BYTES:
         raise InvalidArgument(f"{source}: {path!r} is longer than any list of tokens")
     try:
-        lines = content.decode().splitlines()
+        lines = content.decode("utf-8-sig").splitlines()  # some editors begin with a mark
     except UnicodeDecodeError:
         # The cause would carry the file's bytes into a traceback.
         raise InvalidArgument(f"{source}: {path!r} holds no text") from None
@@ -121,6 +121,16 @@ def read_list(path: str, *, source: str) -> str:
     if not text:
         raise InvalidArgument(f"{source}: {path!r} is empty")
     return text
+
+
+def doubts(tokens: Tokens) -> list[str]:
+    """What is probably not meant."""
+    if any(each.lower() == OFF for each in tokens.values or ()):
+        return [
+            "one of the administrator tokens is the word off, which everybody can guess; it stands"
+            " alone where authentication is to be off"
+        ]
+    return []
 
 
 def keep(tokens: Tokens) -> None:

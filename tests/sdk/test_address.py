@@ -173,6 +173,9 @@ def test_a_bare_path_is_a_store_only_where_that_is_said() -> None:
         ("mqlite://host", "did you mean MQLITE_ENDPOINT"),
         ("unix:/run/mq.sock", "did you mean MQLITE_ENDPOINT"),
         ("ftp://host", "write file:PATH"),
+        ("SECRET@libsql://host", "write file:"),
+        (" libsql://host", "write file:"),
+        ("2SECRET@ftp://host/mq.db", "write file:"),
         ("file:", "names no path"),
         ("libsql://host?tls=0", "needs a port"),
         ("libsql://user@host", "MQLITE_DB_AUTH_TOKEN"),
@@ -180,8 +183,9 @@ def test_a_bare_path_is_a_store_only_where_that_is_said() -> None:
 )
 def test_a_string_that_names_no_store_is_refused_with_the_mend(text: str, mend: str) -> None:
     for bare_paths in (False, True):
-        with pytest.raises(InvalidArgument, match=mend):
+        with pytest.raises(InvalidArgument, match=mend) as caught:
             parse_store(text, bare_paths=bare_paths)
+        assert "SECRET" not in caught.value.message
 
 
 @pytest.mark.parametrize(

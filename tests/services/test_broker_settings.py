@@ -131,6 +131,8 @@ TOKEN_LISTS = {
 def test_a_list_of_tokens_is_split_and_trimmed(text: str) -> None:
     settings = read(MQLITE_TOKENS=text)
     assert (settings.tokens, settings.is_token_generated) == (TOKEN_LISTS[text], False)
+    doubts = [each for each in settings.warnings if "the word off" in each]
+    assert len(doubts) == ("off" in TOKEN_LISTS[text])
 
 
 @pytest.mark.promise("W32", "T67")

@@ -36,7 +36,7 @@ def written(tmp_path: Path, text: str | bytes) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("text", ["a,b", " a \n b \n", "a\r\nb\r\n", "a,\n\n,b\n", "a\nb"])
+@pytest.mark.parametrize("text", ["a,b", " a \n b \n", "a\r\nb\r\n", "a,\n\n,b\n", "\ufeffa\nb"])
 def test_a_file_of_tokens_is_a_list_of_lines_or_commas(tmp_path: Path, text: str) -> None:
     file = written(tmp_path, text)
     assert read(MQLITE_TOKENS_FILE=file).tokens == ("a", "b")
