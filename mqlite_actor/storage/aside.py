@@ -63,6 +63,7 @@ def move(path: str) -> str:
     with open(note, "w", encoding="utf-8") as text:
         text.write(f"{os.path.basename(kept)} {_STORE if os.path.lexists(path) else _LOG_ALONE}\n")
         text.flush()
+        files.give_away(text.fileno(), path)  # whoever opens the store next has to read it
         os.fsync(text.fileno())
     sync_folder(path)
     # The log first: a log without its store would be read into the next one.

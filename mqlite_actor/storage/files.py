@@ -12,7 +12,7 @@ import shutil
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -86,6 +86,16 @@ def create_private(path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, FILE_MODE))
     except FileExistsError:
         return
+
+
+def give_away(descriptor: int, path: str) -> None:
+    """Give a file that root has made to the owner of what is at `path`, or else of its folder, as
+    SQLite does with a log: the service whose store it is could not open it."""
+    if os.name != "posix" or os.geteuid() != 0:
+        return
+    with suppress(OSError):  # of another's namespace, or of a disk without owners
+        owner = os.stat(path if os.path.exists(path) else os.path.dirname(path))
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def size_on_disk(path: str) -> int:
@@ -209,6 +219,8 @@ class FileLock:
             descriptor = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
         except OSError as error:
             raise OpenError(f"cannot open the lock file {self.path}: {error.strerror}") from error
+        if self._is_new:
+            give_away(descriptor, database)
         try:
             _lock(descriptor)
         except OSError as error:

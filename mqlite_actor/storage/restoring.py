@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument, OpenError, StorageDamaged, StorageFull
 from mqlite_actor.storage import aside, checking, files, schema
 
@@ -61,7 +62,7 @@ def restore(
         taken = _taken(path, may_replace=may_replace)
         partial = f"{path}.{secrets.token_hex(4)}.partial"
         try:
-            _copy(snapshot, partial)
+            _copy(snapshot, partial, place=path)
             _check_copy(partial, is_checked=is_checked, tick=tick)
             try:
                 kept = aside.move(path) if taken else ""
@@ -133,14 +134,14 @@ def _beside(path: str) -> list[str]:
     return [path + suffix for suffix in aside.LOG]
 
 
-def _copy(snapshot: str, partial: str) -> None:
-    files.create_private(partial)
-    shutil.copyfile(snapshot, partial)
-    descriptor = os.open(partial, os.O_RDONLY)
-    try:
+def _copy(snapshot: str, partial: str, *, place: str) -> None:
+    """Copy into a new file, which belongs to whoever owns what is replaced."""
+    descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, files.FILE_MODE)
+    with open(snapshot, "rb") as source, os.fdopen(descriptor, "wb") as copy:
+        shutil.copyfileobj(source, copy, limits.MIB)
+        copy.flush()
+        files.give_away(descriptor, place)
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _check_copy(copy: str, *, is_checked: bool, tick: Callable[[], None] | None) -> None:

@@ -125,12 +125,11 @@ def read_list(path: str, *, source: str) -> str:
 
 def doubts(tokens: Tokens) -> list[str]:
     """What is probably not meant."""
-    if any(each.lower() == OFF for each in tokens.values or ()):
-        return [
-            "one of the administrator tokens is the word off, which everybody can guess; it stands"
-            " alone where authentication is to be off"
-        ]
-    return []
+    text = (
+        "one of the administrator tokens is the word off, which everybody can guess; it stands"
+        " alone where authentication is to be off"
+    )
+    return [text] if any(each.lower() == OFF for each in tokens.values or ()) else []
 
 
 def keep(tokens: Tokens) -> None:

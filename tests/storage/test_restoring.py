@@ -201,3 +201,20 @@ def test_a_restore_that_cannot_name_its_copy_puts_back_what_was_there(
         with pytest.raises(OSError, match="No space"):
             restore(folder)
     assert snapshot(folder) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_root_restores_belongs_to_whose_store_or_folder_it_is(folder: Path) -> None:
+    nobody = 65534
+    os.chown(folder / "q.db", nobody, nobody)
+    (folder / "q.db.lock").unlink(missing_ok=True)
+    restore(folder)
+    fresh = folder / "fresh"
+    fresh.mkdir()
+    os.chown(fresh, nobody, nobody)
+    restoring.restore(str(folder / "new.db"), str(fresh / "q.db"), may_replace=False)
+    for place in (folder, fresh):
+        for name in ("q.db", "q.db.lock"):
+            found = (place / name).stat()
+            assert (found.st_uid, found.st_gid) == (nobody, nobody), place / name
+            assert found.st_mode & 0o777 == 0o600
