@@ -3,10 +3,12 @@
 Called by `dispatch` through the command table; calls `engine.upkeep`, whose parts own the rules.
 Both work on files of this machine and dial nobody. What would be replaced has to be named once
 more, since a path is easily mistyped.
+Rule: a word is a path to the letter; only behind `file:` it is a store's string, with options.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -33,7 +35,7 @@ class Report(msgspec.Struct, frozen=True):
 
 def check(run: Invocation) -> int:
     """`check FILE`: a line for each thing looked at; 1 if one of them failed."""
-    path = upkeep.path_of(run.arguments.words[0])
+    path = _path_of(run.arguments.words[0])
     if run.arguments.is_on("mend-counts"):
         mended = upkeep.mend_counts(path)
         run.output.done({"action": "check", "path": path, "mended": mended})
@@ -58,7 +60,10 @@ def restore(run: Invocation) -> int:
     """`restore SNAPSHOT FILE`: the whole snapshot at FILE, or FILE as it was; with --dry-run what
     it would do, or why it would not."""
     arguments = run.arguments
-    snapshot, path = (upkeep.path_of(word) for word in arguments.words)
+    snapshot, path = map(_path_of, arguments.words)
+    if "?" in path:
+        raise Refusal(f"no store can be opened as {field(path)}: behind ? stand options; use"
+                      " another name for FILE")  # fmt: skip
     name, is_dry = Path(path).name, arguments.is_on("dry-run")
     if arguments.has("replace") and arguments.text("replace") != name:
         raise Refusal(f"--replace says {field(arguments.text('replace'))}, FILE is {field(name)}")
@@ -83,6 +88,12 @@ def restore(run: Invocation) -> int:
         return tell(run, {**pairs, **({"would_keep": done.kept} if done.kept else {})})
     run.output.done({"action": "restore", **pairs, **({"kept": done.kept} if done.kept else {})})
     return 0
+
+
+def _path_of(word: str) -> str:
+    """The absolute path of the file that a word names, of a snapshot too."""
+    is_store = word.startswith("file:") or word in ("", ":memory:")
+    return upkeep.path_of(word) if is_store else os.path.realpath(word)
 
 
 def _shown(run: Invocation, found: Finding) -> str:

@@ -203,6 +203,24 @@ def test_nothing_is_restored_from_what_is_not_sound(mqlite: Inline) -> None:
     mqlite.ok("restore", "snapshot.db", "new.db", "--verify=false")
 
 
+def test_a_word_is_a_path_to_the_letter(mqlite: Inline) -> None:
+    """A backup is, and what it wrote is what is checked and restored."""
+    mqlite.ok("backup", "snap")
+    for name in ("snap?a=b.db", " snap ", "%snap#"):
+        mqlite.ok("send", "q", name)
+        mqlite.ok("backup", name)
+        line = mqlite.ok("check", name)
+        assert names(line, "fail") == []
+        mqlite.ok("restore", name, "new.db", "--replace", "new.db")
+        copies = [(mqlite.folder / each).read_bytes() for each in (name, "new.db", "snap")]
+        assert copies[0] == copies[1] != copies[2]
+    refused = mqlite.run("restore", "snap", "new.db?mode=rw", check=1)
+    assert "use another name" in refused.err
+    assert not (mqlite.folder / "new.db?mode=rw").exists()
+    mqlite.ok("restore", "file:snap?mode=ro", "file:other.db?mode=rw")
+    assert (mqlite.folder / "other.db").exists()
+
+
 def test_a_series_of_backups_keeps_the_newest(mqlite: Inline) -> None:
     folder = mqlite.folder
     for name in ("nightly.20000101T000000000Z.db", "nightly.2000.db", "other.db"):
