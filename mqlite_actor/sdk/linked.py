@@ -109,9 +109,12 @@ class Linked(Handle):
         self._bell.ring()
 
     async def _keep_once(self, task_status: trio.TaskStatus[None]) -> None:
-        """One link, from connecting to its loss."""
-        with trio.fail_after(limits.LINK_HELLO_SECONDS):
+        """One link, from connecting to its loss; LinkLost or OSError where none comes about."""
+        sock = None
+        with trio.move_on_after(limits.LINK_HELLO_SECONDS):
             sock = await connect(self._path)
+        if sock is None:
+            raise LinkLost("it takes no more connections", was_sent=False)
         link = Link(sock)
 
         def started() -> None:
@@ -135,7 +138,7 @@ class Linked(Handle):
         raise Unavailable(self._reason or f"the link to {self._path} is lost; repeat later")
 
     def _unreachable(self, error: Exception) -> Unavailable:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
         return Unavailable(f"no engine to reach at unix:{self._path}: {reason}")
 
 
