@@ -28,7 +28,9 @@ from mqlite_actor.contract.errors import (
     OutcomeUnknown,
     SchemaVersionMismatch,
     StorageFailed,
+    StorageFull,
     TxTimeout,
+    Unavailable,
 )
 from mqlite_actor.engine import admission
 from mqlite_actor.engine.commands import JudgedSend
@@ -163,7 +165,7 @@ class UserTransaction:
         if is_constraint(error):
             return InvalidArgument(f"your rows break a constraint at the commit: {error}")
         failure = mapped(error)
-        if not isinstance(failure, StorageFailed):
+        if isinstance(failure, StorageFull | Unavailable):
             return failure
         self._store.doubt()
         self.result.is_doubtful = True

@@ -25,6 +25,7 @@ from mqlite_actor.contract.errors import (
 from mqlite_actor.sdk.embedded import Embedded, open_embedded
 from mqlite_actor.sdk.message import ReceivedMessage
 from mqlite_actor.sdk.transaction import SyncTx
+from mqlite_actor.storage.guard import FileGuard
 from tests.conformance.audit import audit_file
 from tests.engine.gate import Call, bodies, bounded, parked, taking
 from tests.engine.local import local
@@ -240,6 +241,24 @@ async def test_after_a_commit_that_nobody_knows_of_the_next_one_opens_the_file_a
         assert rows in ([(0, 0)], [(1, 1)])
         await tx.send_one("q", b"after")
     assert len(await bodies(q.engine, "q")) == rows[0][0] + 1
+
+
+@pytest.mark.promise("E158")
+@pytest.mark.parametrize("error", [PermissionError(13, "no"), apsw.NoMemError()], ids=repr)
+async def test_whatever_fails_behind_the_commit_leaves_a_doubt(
+    q: Embedded, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is committed here, and nobody is told that nothing was done."""
+
+    def fail(_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(FileGuard, "check_log", fail)
+        with pytest.raises(OutcomeUnknown, match="may or may not be on disk"):
+            await q.run_tx(lambda tx: (tx.execute(ORDER, (1, "tea")), tx.send_one("q", b"one")))
+    assert len(await orders(q)) == 1
+    assert await bodies(q.engine, "q") == [b"one"]
 
 
 @pytest.mark.promise("E158")
