@@ -1,12 +1,14 @@
 """Room for connections: each needs a file descriptor, and the usual soft limit is 1,024.
 
 Called by `serve.py` before anything is opened. The soft limit is raised as far as the connections
-need and the hard limit allows, as most servers do; what does not fit is said, and left out.
+need and the hard limit allows, as most servers do; what does not fit is said, and left out. For
+`q.serve` only what is `left` counts: the limit is the program's.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -44,3 +46,18 @@ def make_room(settings: Settings) -> Settings:
     return msgspec.structs.replace(
         settings, connections_max=fitting, warnings=(*settings.warnings, warning)
     )
+
+
+def left(wanted: int) -> int:
+    """How many connections a program can serve beside what it has open and SPARE more, if it wants
+    so many. Its limit stays as it is: `select` works with no descriptor above the usual one."""
+    if sys.platform == "win32":
+        return wanted
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    try:
+        held = len(list(Path("/dev/fd").iterdir()))
+    except OSError:
+        held = 0
+    return max(1, min(wanted, soft - held - SPARE))

@@ -20,7 +20,7 @@ from mqlite_actor.contract.ext import BackupRequest
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.sdk.serve import ServeInfo, ServeOptions
-from mqlite_broker import hosting, settings, tokens, ui
+from mqlite_broker import descriptors, hosting, settings, tokens, ui
 from mqlite_broker.app import BrokerApp
 from mqlite_broker.door_limits import DoorLimits
 from mqlite_broker.settings import CONNECTIONS_MAX, DOCS_URL, Settings
@@ -134,7 +134,7 @@ def settings_of(options: ServeOptions) -> Settings:
         console=ui.ANY if options.ui else ui.OFF,
         docs_url=options.docs_url or DOCS_URL,
         version=options.version,
-        connections_max=DoorLimits.connections_max if limit is None else limit,
+        connections_max=descriptors.left(limit or DoorLimits.connections_max),
         backup_dir=options.backup_dir,
         insecure_allow_remote=options.insecure_allow_remote,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import ssl
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 import trio.testing
@@ -19,6 +21,7 @@ import trustme
 from mqlite_actor import Embedded, ServeInfo, open_embedded
 from mqlite_actor.contract.errors import InvalidArgument, OpenError
 from mqlite_actor.sdk.serve import ServeOptions
+from mqlite_broker.embedding import settings_of
 from tests.engine.gate import until as eventually
 from tests.services.broker_scene import Fields, message, path, raw
 from tests.services.cli_process import clean_environ
@@ -265,13 +268,33 @@ async def test_the_readiness_of_its_broker_is_the_engines(q: Embedded) -> None:
         assert (answer.status, message(answer)) == (503, "not ready: it is closing")
 
 
+OPTIONS = ServeOptions(
+    addr=ANYWHERE, tokens="secret", monitor_tokens=["secret"], metrics=False, cors="", ui=True,
+    version="", docs_url="", tls=None, connections_max=None, backup_dir="",
+    insecure_allow_remote=False,
+)  # fmt: skip
+
+
 def test_its_options_show_no_token() -> None:
-    options = ServeOptions(
-        addr=ANYWHERE, tokens="secret", monitor_tokens=["secret"], metrics=False, cors="", ui=True,
-        version="", docs_url="", tls=None, connections_max=None, backup_dir="",
-        insecure_allow_remote=False,
-    )  # fmt: skip
-    assert "secret" not in repr(options)
+    assert "secret" not in repr(OPTIONS)
+
+
+def test_its_connections_leave_the_program_its_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = msgspec.structs.replace(OPTIONS, monitor_tokens=())
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = len(list(Path("/dev/fd").iterdir())) - 1
+    for soft, wanted, most in (
+        (resource.RLIM_INFINITY, 2000, 2000),
+        (100_000, 2000, 2000),
+        (held + 64 + 200, None, 200),
+        (held + 64 + 200, 100, 100),
+        (16, None, 1),
+    ):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, soft=soft: (soft, soft))
+        chosen = settings_of(msgspec.structs.replace(options, connections_max=wanted))
+        assert most - 2 <= chosen.connections_max <= most, (soft, wanted)
+    monkeypatch.undo()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
