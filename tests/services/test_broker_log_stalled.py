@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import socket
+import time
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import pytest
 import trio
 import trio.testing
 
-from mqlite_broker import logs
+from mqlite_broker import log_room, logs
 
 LINE = "x" * 90
 
@@ -110,6 +111,29 @@ def test_a_line_longer_than_a_piece_does_not_block_either(place: str) -> None:
             found += read(reading)
             lines.flush()
         assert found == (b"y" * 50_000 + b" \n") * 3
+
+
+def test_a_terminal_of_another_user_that_is_held_stops_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may not be opened anew, so a write to it waits for room."""
+    monkeypatch.setattr(log_room, "_opened_anew", lambda descriptor: descriptor)
+    reading, writing = terminal()
+    lines = logs.Lines(writing, form)
+    lines.add(logging.INFO, "y" * 50_000, (), [])
+    for number in range(5_000):
+        lines.add(logging.INFO, LINE, (), [number])
+    whole = f"{'y' * 50_000} \n" + "".join(f"{LINE} {number}\n" for number in range(5_000))
+    found, until = b"", time.monotonic() + 15
+    while len(found) < len(whole) and time.monotonic() < until:
+        found += read(reading)
+        lines.flush()
+    assert found.decode() == whole
+    lines.add(logging.INFO, "the last", (), [])
+    lines.close()
+    assert read(reading) == b"the last \n"
+    os.close(reading)
+    os.close(writing)
 
 
 async def test_what_waited_goes_out_when_the_reader_reads_again_though_no_line_comes(
