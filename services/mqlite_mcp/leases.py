@@ -2,8 +2,9 @@
 
 Filled by `session` with what receives answer, emptied by what settles. When the session ends, what
 is left is abandoned: another consumer gets it at once instead of after the lease, and the delivery
-counts, since somebody saw the message. Rule: it never holds more than MAX leases; the oldest are
-forgotten first, and end by themselves.
+counts, since somebody saw the message. What was deferred is deferred again: abandoned, it would go
+to any consumer. Rule: it never holds more than MAX leases; the oldest are forgotten first, and end
+by themselves.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ MAX = 1024
 AT_ONCE = 16
 """Requests in flight at the end: as many as a broker takes without queueing any."""
 
+Lease = tuple[str, int, str]
+"""Queue, sequence number and token."""
+
 
 class Leases:
     """What the agent has received and not settled."""
@@ -29,34 +33,39 @@ class Leases:
     __slots__ = ("_held",)
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, int, str], None] = {}
+        self._held: dict[Lease, type[wire.SettleRequest]] = {}
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def add(self, queue: str, messages: Iterable[wire.Message]) -> None:
+    def add(
+        self, queue: str, messages: Iterable[wire.Message], *, were_deferred: bool
+    ) -> list[Lease]:
         """These are in the agent's hands now; what was removed by its receive has no token."""
-        for each in messages:
-            if each.lock_token:
-                self._held[queue, each.seq_number, each.lock_token] = None
+        verb = wire.DeferRequest if were_deferred else wire.AbandonRequest
+        added = [(queue, each.seq_number, each.lock_token) for each in messages if each.lock_token]
+        for lease in added:
+            self._held[lease] = verb
         while len(self._held) > MAX:
             del self._held[next(iter(self._held))]
+        return added
 
     def drop(self, queue: str, seq_number: int, lock_token: str) -> None:
         """This one is settled, or not the agent's any more."""
         self._held.pop((queue, seq_number, lock_token), None)
 
-    async def abandon(self, handle: Handle, *, seconds: float) -> int:
-        """Give all of them back, in at most so many seconds; how many are left to their leases."""
-        waiting = list(self._held)
+    async def give_back(
+        self, handle: Handle, *, seconds: float, leases: Iterable[Lease] | None = None
+    ) -> int:
+        """Put back all, or these, in at most so many seconds; how many are left to their leases."""
+        wanted = self._held if leases is None else leases
+        waiting = [(each, self._held[each]) for each in wanted if each in self._held]
 
         async def work() -> None:
             while waiting:
-                lease = waiting.pop()
+                lease, verb = waiting.pop()
                 queue, seq_number, lock_token = lease
-                request = wire.AbandonRequest(
-                    queue=queue, seq_number=seq_number, lock_token=lock_token
-                )
+                request = verb(queue=queue, seq_number=seq_number, lock_token=lock_token)
                 try:
                     await handle.call(request)
                 except MqliteError:

@@ -25,7 +25,7 @@ GRACE_SECONDS = 0.2
 """For calls that were made just before stdin ended, as a pipe of lines makes them."""
 
 GIVE_BACK_SECONDS = 0.3
-"""For abandoning what the agent held; a broker near by needs some milliseconds."""
+"""For putting back what the agent held; a broker near by needs some milliseconds."""
 
 LEAVING_SECONDS = 0.9
 """From the end of stdin to that of the process, whatever happens: a second is promised."""
@@ -62,7 +62,7 @@ def serve(
                 await _converse(session, wire, ending)
             finally:
                 if not keeps_leases:
-                    left = await session.leases.abandon(handle, seconds=GIVE_BACK_SECONDS)
+                    left = await session.leases.give_back(handle, seconds=GIVE_BACK_SECONDS)
                     if left:
                         complain(f"{left} messages stay locked until their leases end")
 

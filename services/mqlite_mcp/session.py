@@ -36,6 +36,9 @@ INSTRUCTIONS = (
     " mqlite://docs/guide says more."
 )
 
+UNDO_SECONDS = 5.0
+"""For deferring again what a cancelled call had fetched; what is left is tried again at the end."""
+
 CLAIMS = (wire.ReceiveRequest, wire.ReceiveDeferredRequest)
 ENDINGS = (wire.CompleteRequest, wire.AbandonRequest, wire.RejectRequest, wire.DeferRequest)
 
@@ -115,17 +118,20 @@ class Session:
     ) -> wire.MessagesResponse:
         # A long poll that is cancelled gives back by itself. Taking deferred messages does not
         # wait for anything, so it is let run to its end and undone here.
-        with anyio.CancelScope(shield=isinstance(request, wire.ReceiveDeferredRequest)):
+        were_deferred = isinstance(request, wire.ReceiveDeferredRequest)
+        with anyio.CancelScope(shield=were_deferred):
             response = await self._handle.call(request)
+        held = self.leases.add(request.queue, response.messages, were_deferred=were_deferred)
         try:
             # After this the answer goes out without another wait, so nobody cancels in between.
             await anyio.lowlevel.checkpoint()
         except anyio.get_cancelled_exc_class():
-            self.leases.add(request.queue, response.messages)
-            with anyio.CancelScope(shield=True):
-                await self._return(request.queue, response.messages)
+            if were_deferred:
+                await self.leases.give_back(self._handle, seconds=UNDO_SECONDS, leases=held)
+            else:
+                with anyio.CancelScope(shield=True):
+                    await self._return(request.queue, response.messages)
             raise
-        self.leases.add(request.queue, response.messages)
         return response
 
     async def _return(self, queue: str, messages: list[wire.Message]) -> None:

@@ -281,6 +281,14 @@ def test_a_scheduled_one_is_cancelled_and_a_deferred_one_is_taken(scene: Scene) 
     scene.open_message(numbers["deferred"])
     scene.press("Take it")
     scene.see(f"You hold message {numbers['deferred']}")
+    scene.press("Give back", scene.page.get_by_label("The message that you hold"))
+    scene.noted("was set aside again.")
+    scene.open_message(numbers["deferred"])
+    scene.press("Take it")
+    scene.see(f"You hold message {numbers['deferred']}")
+    scene.go("queues", title="Queues")
+    scene.noted("was set aside again, because you left its page.")
+    assert scene.stats("others")["deferred"] == 1
 
 
 def test_a_retry_that_waits_offers_no_cancelling(scene: Scene) -> None:

@@ -16,6 +16,9 @@ import trio
 from mcp.shared.exceptions import MCPDeprecationWarning
 
 from mqlite_actor import connect, open_embedded
+from mqlite_actor.contract import wire
+from mqlite_mcp.session import Session
+from mqlite_mcp.tools import TOOLS
 from tests.conformance.broker import BOUND_SECONDS, Broker
 from tests.services.broker_process import TOKEN, started
 from tests.services.cli_process import clean_environ
@@ -84,6 +87,25 @@ async def test_the_end_gives_back_what_the_agent_held(
             it.process.send_signal(number)
         assert it.process.wait(BOUND_SECONDS) == 0
     await assert_given_back(broker, queue)
+
+
+async def test_what_was_deferred_is_deferred_again() -> None:
+    async with open_embedded(":memory:") as handle:
+        await handle.create_queue("q", lock_duration=3600)
+        await handle.send_one("q", b"aside")
+        (message,) = await handle.receive("q")
+        await message.defer()
+        session = Session(handle, TOOLS)
+        request = wire.ReceiveDeferredRequest(queue="q", seq_numbers=[message.seq_number])
+        with trio.CancelScope() as scope:
+            scope.cancel()  # it comes between the claim and its answer
+            await session._ask(request)
+        assert scope.cancelled_caught
+        assert (await handle.stats("q")).deferred == 1
+        await session._ask(request)
+        assert (await handle.stats("q")).locked == 1
+        assert await session.leases.give_back(handle, seconds=BOUND_SECONDS) == 0
+        assert (await handle.stats("q")).deferred == 1
 
 
 async def test_leases_can_be_kept_for_a_session_that_comes_later(

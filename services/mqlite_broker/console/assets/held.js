@@ -1,6 +1,7 @@
 // One message held under a lock: received here, shown, and settled by a button.
-// Used by a queue's page. What is still held when the page goes is given back as if it had not been delivered;
-// what the tab takes along comes back when its lock ends.
+// Used by a queue's page. What is still held when the page goes is given back as if it had not been delivered,
+// and deferred again if it was deferred: active, it would go to any consumer. What the tab takes along comes
+// back when its lock ends.
 
 import { call, newId } from "./api.js";
 import { ask } from "./dialog.js";
@@ -11,11 +12,14 @@ import { messageView } from "./message_view.js";
 import { note, noteError } from "./notes.js";
 import { refresh } from "./poll.js";
 
+const DEFERRED = "QueueService/ReceiveDeferred";
+
 // onChange() is called when a message was taken or settled.
 export function holder(queue, onChange) {
   const node = h("section", { class: "panel held", hidden: true, "aria-label": "The message that you hold" });
   const rest = h("span", { class: "hint" });
   let held = null;
+  let wasDeferred = false;
   let clock = 0;
 
   function show(message) {
@@ -78,13 +82,26 @@ export function holder(queue, onChange) {
     count();
   }
 
+  // Resolves to whether it was held still.
+  async function putBack() {
+    if (!wasDeferred) {
+      const reply = await call("QueueService/Release", { queue, messages: [lease()] });
+      return reply.results[0].ok;
+    }
+    try {
+      await call("QueueService/Defer", { queue, ...lease() });
+    } catch (error) {
+      if (error.code !== "lock_lost") throw error;
+      return false;
+    }
+    return true;
+  }
+
   async function giveBack() {
     const seq = held.seq_number;
-    const reply = await call("QueueService/Release", { queue, messages: [lease()] });
-    const isBack = reply.results[0].ok;
-    await over(
-      isBack ? `Message ${seq} went back, uncounted.` : `The lock of message ${seq} had ended already.`,
-    );
+    const how = wasDeferred ? "was set aside again." : "went back, uncounted.";
+    const isBack = await putBack();
+    await over(isBack ? `Message ${seq} ${how}` : `The lock of message ${seq} had ended already.`);
   }
 
   async function retry() {
@@ -139,6 +156,7 @@ export function holder(queue, onChange) {
     if (held) throw new Error(`You hold message ${held.seq_number} already; settle it first.`);
     const { messages } = await call(name, request);
     if (messages.length) {
+      wasDeferred = name === DEFERRED;
       show(messages[0]);
       onChange();
       await refresh();
@@ -151,14 +169,19 @@ export function holder(queue, onChange) {
     // The next message, if one can be delivered now. Resolves to whether there was one.
     next: () => take("QueueService/Receive", { queue, max_messages: 1, receive_attempt_id: newId() }),
     // A deferred one by its number.
-    deferred: (seq) => take("QueueService/ReceiveDeferred", { queue, seq_numbers: [seq] }),
+    deferred: (seq) => take(DEFERRED, { queue, seq_numbers: [seq] }),
     leave() {
       clearInterval(clock);
       if (!held) return;
       const seq = held.seq_number;
-      call("QueueService/Release", { queue, messages: [lease()] })
-        .then(() => note(`Message ${seq} went back, because you left its page.`), noteError)
-        .finally(refresh);
+      const how = wasDeferred ? "was set aside again" : "went back";
+      const told = (isBack) =>
+        note(
+          isBack
+            ? `Message ${seq} ${how}, because you left its page.`
+            : `The lock of message ${seq} had ended already.`,
+        );
+      putBack().then(told, noteError).finally(refresh);
       held = null;
     },
   };
