@@ -16,7 +16,6 @@ import logging
 import math
 import re
 import select
-import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -55,6 +54,8 @@ LOST: Final = (logging.WARNING, "log lines lost, because nobody read them", ("n"
 
 PIPE_BYTES: Final[int] = getattr(select, "PIPE_BUF", 512)
 """What a pipe takes in one piece; 512 where the system does not tell."""
+
+STDERR: Final = 2
 
 CLOCK: Final = SystemClock()
 
@@ -180,10 +181,10 @@ def _piece_end(data: bytes, start: int) -> int:
 
 
 def set_up(level: str, form: str) -> Lines:
-    """Send the loggers of mqlite to stderr."""
+    """Send the loggers of mqlite to stderr, which is open (`descriptors.hold_standard`)."""
     for each in _root.handlers:
         each.close()
-    lines = Lines(sys.stderr.fileno(), _json_line if form == "json" else _text_line)
+    lines = Lines(STDERR, _json_line if form == "json" else _text_line)
     _root.handlers[:] = [lines]
     _root.setLevel(LEVEL_WORDS[level])
     _root.propagate = False

@@ -51,6 +51,7 @@ FORCED = 130
 
 def run(settings: Settings) -> int:
     """Serve until a signal; the exit code: 0 stopped in order, 1 refused or cut, 130 forced."""
+    descriptors.hold_standard()
     lines = logs.set_up(settings.log_level, settings.log_format)
     try:
         return trio.run(_serve, settings, lines)

@@ -44,6 +44,7 @@ class Streams:
         for number in closed:
             descriptor = os.open(os.devnull, os.O_RDWR)
             assert descriptor == number, "nothing else may open files before this"
+            os.set_inheritable(descriptor, True)  # a command of `consume --exec` is a child
         self.is_stdin_closed = STDIN in closed
         self._fault = "it is closed" if STDOUT in closed else _write_fault(STDOUT)
         self.is_stdout_null = not self._fault and _is_null_device(STDOUT)

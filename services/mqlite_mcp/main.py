@@ -34,6 +34,7 @@ class Target:
 
 def run() -> int:
     """Serve MCP on this process's stdin and stdout until they end; the exit code."""
+    _hold_standard()
     words = _parser().parse_args(sys.argv[1:])
     try:
         from mqlite_mcp import serving  # noqa: PLC0415 - --help and --version need no SDK
@@ -73,6 +74,19 @@ def target_of(db: str | None, environ: Mapping[str, str]) -> Target:
     token = environ.get("MQLITE_TOKEN", "")
     options: ConnectOptions = {"token": token} if token and kind is Destination.BROKER else {}
     return Target(endpoint, options, is_embedded=False)
+
+
+def _hold_standard() -> None:
+    """Put the null device where a standard stream is closed: a socket or the file of `--db` would
+    get its number otherwise. `sys.stderr` is there afterwards; `sys.stdin` and `sys.stdout` still
+    tell what was closed."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, this one
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -148,6 +148,9 @@ def guarded() -> Iterator[Wire]:
 
     Afterwards they are where they were. OSError if one of them is closed.
     """
+    for name, stream in (("input", sys.stdin), ("output", sys.stdout)):
+        if stream is None:
+            raise OSError(f"standard {name} is closed; the protocol needs both")
     sys.stdout.flush()
     reading, writing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)

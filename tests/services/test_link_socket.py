@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import stat
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,13 @@ import trio.testing
 from mqlite_actor.contract.errors import Unavailable
 from mqlite_actor.sdk.linked import open_link
 from tests.link.peer import short_path
-from tests.services.broker_process import BEARER, started
+from tests.services.broker_process import (
+    BEARER,
+    MOMENT_SECONDS,
+    START_SECONDS,
+    started,
+    started_by,
+)
 from tests.services.broker_scene import path as rpc
 from tests.services.broker_scene import raw
 
@@ -39,6 +47,20 @@ async def test_a_program_and_an_http_client_share_the_queue(tmp_path: Path) -> N
             await message.complete()
         broker.stop()
         assert mode(path) is None
+
+
+async def test_a_broker_without_standard_error_serves_and_logs_into_nothing_of_its_own(
+    tmp_path: Path,
+) -> None:
+    program = ("/bin/sh", "-c", 'exec "$0" "$@" 2>&-', sys.executable, "-m", "mqlite_broker")
+    with short_path() as path, started_by(program, tmp_path, MQLITE_LINK_SOCKET=path) as broker:
+        with trio.fail_after(START_SECONDS):
+            while not mode(path):
+                await trio.to_thread.run_sync(threading.Event().wait, MOMENT_SECONDS)
+        async with open_link(path) as q:
+            await q.create_queue("q")
+        assert broker.stop() == []
+    assert b"INFO" not in (tmp_path / "mq.db").read_bytes()
 
 
 async def test_a_stop_answers_the_polls_of_programs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -184,6 +185,27 @@ def test_what_was_asked_just_before_the_end_of_stdin_is_answered(tmp_path: Path)
         it.process.stdin = None
         assert {it.answer()["id"], it.answer()["id"]} == {1, 2}
         assert it.process.wait(BOUND_SECONDS) == 0
+
+
+def test_a_closed_standard_output_is_one_line(tmp_path: Path) -> None:
+    program = ["/bin/sh", "-c", 'exec "$0" "$@" 1>&-', *PROGRAM, *MEMORY]
+    done = subprocess.run(
+        program, input=b"", capture_output=True, cwd=tmp_path, env=clean_environ({}), check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == b"error: standard output is closed; the protocol needs both\n"
+
+
+def test_without_standard_error_the_protocol_is_served(tmp_path: Path) -> None:
+    program = ["/bin/sh", "-c", 'exec "$0" "$@" 2>&-', *PROGRAM, "--db", "q.db"]
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    spoken = b"nonsense\n" + json.dumps(ping).encode() + b"\n"
+    done = subprocess.run(
+        program, input=spoken, capture_output=True, cwd=tmp_path, env=clean_environ({}), check=False
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["id"] == 1
+    assert b"skipped" not in (tmp_path / "q.db").read_bytes()
 
 
 def test_stdout_holds_nothing_but_the_protocol_whatever_is_printed() -> None:
