@@ -1,23 +1,72 @@
 """The end of an engine whose store is far away and may be silent: bounded, whatever it waits for.
 
-Called by the engine, which runs its actor in here, and by whoever opened the store. A group that is
-in the storage thread cannot be cancelled, and one on a dead database tries for half a minute; so
-once the end is near, a group that takes longer than LEAVE_SECONDS, or a caller's transaction longer
-than any may, has the store cut off under it. What is cut off ends as it would after its patience:
-nothing was done, or nobody knows (`hrana.py`). A store of this machine is never cut.
+Called by the engine, which runs its actor in here, and by whoever opens the store. What is in the
+storage thread cannot be cancelled, and on a dead database it tries for half a minute; so once the
+end is near, an opening or a group that takes longer than LEAVE_SECONDS, or a caller's transaction
+longer than any may, has the store cut off under it. What is cut off ends as it would after its
+patience: nothing was done, or nobody knows (`hrana.py`). A store of this machine is never cut.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 
+import outcome
 import trio
 
 from mqlite_actor.contract import limits
 from mqlite_actor.engine.actor import Actor
 from mqlite_actor.engine.outbox import Hold
 from mqlite_actor.storage.store import DistantStore, Store
+
+
+class _Opening:
+    """One opening in its thread, and how to end it."""
+
+    __slots__ = ("_end", "_is_given_up", "is_over")
+
+    def __init__(self) -> None:
+        self._end: Callable[[], None] | None = None
+        self._is_given_up = False
+        self.is_over = trio.Event()
+
+    def dialled(self, end: Callable[[], None]) -> None:
+        """Called in the thread when there is something to end."""
+        self._end = end
+        if self._is_given_up:
+            end()
+
+    @trio.lowlevel.enable_ki_protection
+    async def watch(self) -> None:
+        """Once whoever opens is cancelled, give the database LEAVE_SECONDS more."""
+        try:
+            await self.is_over.wait()
+        except trio.Cancelled:  # raised again at whoever opens, once the thread has ended
+            with trio.move_on_after(limits.LEAVE_SECONDS, shield=True):
+                await self.is_over.wait()
+                return
+            self._is_given_up = True
+            if self._end is not None:
+                self._end()
+
+
+@trio.lowlevel.enable_ki_protection
+async def open_to_its_end(opening: Callable[..., Store]) -> Store:
+    """What `opening(on_dial=…)` opens, in a thread that is never left behind: a file half opened
+    would keep its lock. Raises what it raises; cancelled if that was because of a cancellation."""
+    own = _Opening()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(own.watch)
+        with trio.CancelScope(shield=True):
+            opened = await outcome.acapture(
+                trio.to_thread.run_sync, partial(opening, on_dial=own.dialled)
+            )
+        own.is_over.set()
+    if isinstance(opened, outcome.Error):
+        await trio.lowlevel.checkpoint_if_cancelled()
+    return opened.unwrap()
 
 
 @trio.lowlevel.enable_ki_protection

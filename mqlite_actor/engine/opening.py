@@ -18,7 +18,7 @@ from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.group import run_group
 from mqlite_actor.engine.interrupts import block
-from mqlite_actor.engine.leaving import close_store
+from mqlite_actor.engine.leaving import close_store, open_to_its_end
 from mqlite_actor.storage.opening import open_any
 from mqlite_actor.storage.store import Store
 
@@ -43,8 +43,7 @@ async def run_engine(
         create=options.create,
         auth_token=options.auth_token,
     )
-    with trio.CancelScope(shield=True):  # a file half opened would keep its lock
-        store = await trio.to_thread.run_sync(opening)
+    store = await open_to_its_end(opening)
     store.leaves_log = options.leaves_log
     failure: BaseException | None = None
     try:

@@ -83,8 +83,8 @@ class Background(Generic[H]):
     """The thread, and what is open in it (`inner`). Made by `start` or `start_async`."""
 
     __slots__ = (
-        "_closing", "_failure", "_jobs", "_opener", "_origin", "_ready", "_thread", "_token",
-        "inner",
+        "_closing", "_failure", "_is_given_up", "_jobs", "_opener", "_opening", "_origin", "_ready",
+        "_thread", "_token", "inner",
     )  # fmt: skip
 
     inner: H
@@ -97,27 +97,37 @@ class Background(Generic[H]):
         self._failure: BaseException | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._jobs: trio.Nursery | None = None
+        self._opening: tuple[trio.lowlevel.TrioToken, trio.CancelScope] | None = None
+        self._is_given_up = False
         self._thread = _EngineThread(target=self._run, name="mqlite engine")
 
     # -- opening and closing -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Open; raises what opening raised."""
+        """Open; raises what opening raised. An interrupt cancels that, and waits for its end."""
         self._thread.start()
         try:
             self._ready.wait()
         except BaseException:
+            self._give_up()
             self._ready.wait()
             self.close()
             raise
         if self._token is None:
             self._thread.join()
-            assert self._failure is not None
-            raise self._failure
+            raise self._failure or self._closed()
 
     async def start_async(self) -> None:
-        """The same for a task of asyncio."""
-        await _to_its_end(self.start, undo=self.close)
+        """The same for a task of asyncio and its cancellation."""
+        await _to_its_end(self.start, cut=self._give_up, undo=self.close)
+
+    def _give_up(self) -> None:
+        """Nobody wants any more what is being opened. From any thread."""
+        self._is_given_up = True
+        if self._opening is not None:
+            token, scope = self._opening
+            with contextlib.suppress(trio.RunFinishedError):
+                token.run_sync_soon(scope.cancel)
 
     def close(self) -> None:
         """Let running calls end, close what is open, end the thread. Raises what broke it, if
@@ -277,6 +287,9 @@ class Background(Generic[H]):
         failure: BaseException | None = None
         async with trio.open_nursery() as jobs:
             self._jobs = jobs
+            self._opening = (trio.lowlevel.current_trio_token(), jobs.cancel_scope)
+            if self._is_given_up:  # in the moment before
+                jobs.cancel_scope.cancel()
             try:
                 async with self._opener() as inner:
                     self.inner = inner
@@ -353,9 +366,13 @@ def _cancel_again(task: asyncio.Task[Any], before: int) -> None:
 
 
 async def _to_its_end(
-    function: Callable[[], None], *, undo: Callable[[], None] | None = None
+    function: Callable[[], None],
+    *,
+    cut: Callable[[], None] = lambda: None,
+    undo: Callable[[], None] | None = None,
 ) -> None:
-    """Run a blocking function in a thread, to its end even if the task is cancelled meanwhile."""
+    """Run a blocking function in a thread, to its end even if the task is cancelled meanwhile:
+    `cut` may hurry it then, and `undo` undoes what it did."""
     running: Coroutine[Any, Any, None] = asyncio.to_thread(function)
     task = asyncio.ensure_future(running)
     cancelled: asyncio.CancelledError | None = None
@@ -364,6 +381,7 @@ async def _to_its_end(
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
+            cut()
     if cancelled is None:
         task.result()
         return

@@ -48,15 +48,22 @@ TRIGGERS = "SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger' AND 
 
 
 def open_remote(
-    dsn: str, *, auth_token: str = "", create: bool = True, clock: Clock | None = None
+    dsn: str,
+    *,
+    auth_token: str = "",
+    create: bool = True,
+    clock: Clock | None = None,
+    on_dial: Callable[[Callable[[], None]], None] | None = None,
 ) -> HranaStore:
-    """Open the store at an http(s) address.
+    """Open the store at an http(s) address. `on_dial`: see `open_any`.
 
     Raises DatabaseLocked while another engine owns it, SchemaVersionMismatch for tables that are
     not ours, OpenError for everything else that stands in the way; the token is in none of them.
     """
     location = masked(dsn)
     link = Link(dsn, auth_token)
+    if on_dial is not None:
+        on_dial(link.cut)
     try:
         stream = Stream(link)
         probe(link, stream)
@@ -103,7 +110,7 @@ def probe(link: Link, stream: Stream) -> None:
     for is_shared in (False, True):
         stream.is_shared = is_shared
         try:
-            _patiently(lambda: stream.steps([Step("SELECT 1")]))
+            _patiently(lambda: stream.steps([Step("SELECT 1")]), stream)
         except StorageFailed as error:
             if isinstance(error, NoPipeline) and not is_shared and b"close" in error.body:
                 continue
@@ -123,9 +130,9 @@ def _is_broker(link: Link) -> bool:
     return isinstance(card, dict) and card.get("name") == "mqlite"
 
 
-def _patiently(step: Callable[[], T]) -> T:
-    """Run something that may be repeated, until the patience is over."""
-    patience = Patience(limits.REMOTE_PATIENCE_SECONDS / 3)
+def _patiently(step: Callable[[], T], stream: Stream) -> T:
+    """Run something that may be repeated, until the patience is over or the connection is cut."""
+    patience = Patience(limits.REMOTE_PATIENCE_SECONDS / 3, stream.cut)
     while True:
         try:
             return step()
@@ -139,7 +146,7 @@ def _patiently(step: Callable[[], T]) -> T:
 
 def _ask(stream: Stream, *statements: tuple[str, tuple[Any, ...]]) -> list[list[Row]]:
     """Rows outside of any transaction."""
-    reply = _patiently(lambda: stream.steps([Step(sql, args) for sql, args in statements]))
+    reply = _patiently(lambda: stream.steps([Step(sql, args) for sql, args in statements]), stream)
     if reply.batch is None:
         raise StepError(reply.failure or hrana_wire.StepFailure("no answer"), 0)
     for place, failure in enumerate(reply.batch.step_errors):
@@ -202,8 +209,8 @@ def _make(stream: Stream, location: str) -> None:
 
 def _own(stream: Stream, owner: Owner, location: str) -> int:
     """Own the database; the server's time. Waits for a dead owner's lease, not for a live one."""
-    first = found = _patiently(lambda: look(stream))
-    patience = Patience(limits.OWNER_LEASE_MS / 1000 + limits.REMOTE_ANSWER_SECONDS)
+    first = found = _patiently(lambda: look(stream), stream)
+    patience = Patience(limits.OWNER_LEASE_MS / 1000 + limits.REMOTE_ANSWER_SECONDS, stream.cut)
     while True:
         if found.is_over or owner.is_ours(found):
             try:
@@ -220,4 +227,4 @@ def _own(stream: Stream, owner: Owner, location: str) -> int:
         elif (found.word, found.number) != (first.word, first.number) or (patience.is_over):
             raise DatabaseLocked(f"{location} belongs to another engine ({found.name})")
         patience.rest(WAIT_SECONDS)
-        found = _patiently(lambda: look(stream))
+        found = _patiently(lambda: look(stream), stream)

@@ -10,6 +10,7 @@ BEGIN that has to fail.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Final
 
@@ -75,6 +76,11 @@ class Stream:
         self._base_url: str | None = None
         self.is_begun = False
         self.is_shared = False
+
+    @property
+    def cut(self) -> threading.Event:
+        """Set when nothing more is to be asked (`Link.cut`)."""
+        return self._link.is_cut
 
     def ask(self, statements: Sequence[Statement], *, is_kept: bool = False) -> list[list[Row]]:
         """Each one's rows; the transaction stays open. `is_kept`: also if one of them fails, but

@@ -7,6 +7,7 @@ are loaded only then.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import cast
 
@@ -21,10 +22,16 @@ def is_remote(dsn: str) -> bool:
 
 
 def open_any(
-    dsn: str, *, synchronous: str = "NORMAL", create: bool = True, auth_token: str = ""
+    dsn: str,
+    *,
+    synchronous: str = "NORMAL",
+    create: bool = True,
+    auth_token: str = "",
+    on_dial: Callable[[Callable[[], None]], None] | None = None,
 ) -> Store:
     """Open a store. `create` False refuses a file that does not exist; `auth_token` is for a remote
-    one, where `synchronous` is checked and has no effect.
+    one, where `synchronous` is checked and has no effect. `on_dial` is given, for a remote one,
+    what ends the opening from another thread when the database is silent: it fails then.
 
     Raises InvalidArgument for a wrong word, DatabaseLocked, SchemaVersionMismatch or OpenError;
     what is refused stays as it was.
@@ -33,4 +40,5 @@ def open_any(
         return sqlite.open_store(dsn, synchronous=synchronous, create=create)
     synchronous_level(synchronous)
     hrana = import_module("mqlite_actor.storage.hrana_opening")
-    return cast("Store", hrana.open_remote(dsn, auth_token=auth_token, create=create))
+    store = hrana.open_remote(dsn, auth_token=auth_token, create=create, on_dial=on_dial)
+    return cast("Store", store)

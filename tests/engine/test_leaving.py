@@ -6,6 +6,7 @@ tests/remote/test_leaving.py has programs and brokers that end in real time.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -97,6 +98,52 @@ async def test_whoever_is_cancelled_does_not_wait_for_it_either(
             scope.cancel()
     assert isinstance(slow.call.error, OutcomeUnknown)
     await slow.end()
+
+
+async def test_whoever_opens_does_not_wait_for_it_once_cancelled(
+    server: HranaServer, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+) -> None:
+    hold, scope, ended = Hold(after=False), trio.CancelScope(), trio.Event()
+    server.faults.add(hold, times=10)
+
+    async def opening() -> None:
+        with scope:
+            async with mq.open_embedded(server.dsn):
+                raise AssertionError
+        ended.set()
+
+    nursery.start_soon(opening)
+    await reached(hold)
+    scope.cancel()
+    await settled()
+    assert not ended.is_set(), "a database that is well gets to its end"
+    mock_clock.jump(SLOW)
+    await ended.wait()
+    assert scope.cancelled_caught
+    hold.released.set()
+
+
+def test_a_program_on_asyncio_does_not_wait_for_it_either(
+    server: HranaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LEAVE_SECONDS", 0)
+    hold = Hold(after=False)
+    server.faults.add(hold, times=10)
+
+    async def opening() -> None:
+        async with mq.open_embedded(server.dsn):
+            raise AssertionError
+
+    async def main() -> None:
+        task = asyncio.ensure_future(opening())
+        await asyncio.to_thread(hold.reached.wait, PATIENCE)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=PATIENCE)
+        assert done, "it waits for the silent database"
+        assert task.cancelled()
+
+    asyncio.run(main())
+    hold.released.set()
 
 
 async def test_the_end_leaves_a_group_what_is_left_of_its_time(
