@@ -67,7 +67,18 @@ def check_place(path: str) -> None:
             raise OpenError(
                 f"{path} has several hard links; SQLite needs one name for a file and its log"
             )
+    check_name(path + "-journal")
     check_local_disk(folder)
+
+
+def check_name(path: str) -> None:
+    """Refuse a name that the system does not take, with what is put behind it beside the store."""
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise OpenError(f"{path} cannot be there: {error.strerror}") from error
 
 
 def check_local_disk(folder: str) -> None:

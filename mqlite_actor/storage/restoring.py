@@ -53,14 +53,13 @@ def restore(
     copy once more.
     """
     _check_snapshot(snapshot, path)
-    files.check_place(path)
+    partial = _check_place(path)
     lock = files.FileLock(path)
     is_done = False
     try:
         if aside.is_broken_off(path):
             aside.put_back(path)
         taken = _taken(path, may_replace=may_replace)
-        partial = f"{path}.{secrets.token_hex(4)}.partial"
         try:
             _copy(snapshot, partial, place=path)
             _check_copy(partial, is_checked=is_checked, tick=tick)
@@ -93,7 +92,7 @@ def foretell(
     the store before that is moved aside.
     """
     _check_snapshot(snapshot, path)
-    files.check_place(path)
+    _check_place(path)
     aside.check_whole(path)
     with files.undisturbed(path) as is_live:
         if is_live:
@@ -104,6 +103,14 @@ def foretell(
         if room is not None and room < size:
             raise StorageFull(f"{size} bytes are needed beside {path}, and {room} are free")
         return Restored(path, size, aside.free_name(path) if taken else "")
+
+
+def _check_place(path: str) -> str:
+    """Where the copy is to be made, beside the place that it is for; OpenError if it cannot be."""
+    files.check_place(path)
+    partial = f"{path}.{secrets.token_hex(4)}.partial"
+    files.check_name(partial)
+    return partial
 
 
 def _taken(path: str, *, may_replace: bool) -> list[str]:

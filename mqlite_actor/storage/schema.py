@@ -8,6 +8,7 @@ else is refused before the file is opened for writing.
 
 from __future__ import annotations
 
+import errno
 import os
 from functools import cache
 from importlib import resources
@@ -114,6 +115,10 @@ def _size(path: str) -> int:
         return os.stat(path).st_size
     except FileNotFoundError:
         return 0
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return 0  # then it is not there either
+        raise OpenError(f"{path} cannot be looked at: {error.strerror}") from error
 
 
 def establish(connection: apsw.Connection) -> None:

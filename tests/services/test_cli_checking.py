@@ -197,6 +197,12 @@ def test_nothing_is_restored_from_what_is_not_sound(mqlite: Inline) -> None:
         real = mqlite.run("restore", snapshot, target, check=1).err
         assert reason in real
         assert mqlite.run("restore", snapshot, target, "--dry-run", check=1).err == real
+    for name in ("n" * 240, "n" * 300):
+        real = mqlite.run("restore", "snapshot.db", name, check=1).err
+        assert "cannot be there: File name too long" in real
+        assert (
+            mqlite.run("restore", "snapshot.db", name, "--dry-run", check=1).err[:300] == real[:300]
+        )
     assert mqlite.run("restore", "text", "new.db", "--verify=false", check=1).errors
     assert mqlite.run("restore", "snapshot.db", "no/folder.db", check=1).errors
     assert tree(folder) == before

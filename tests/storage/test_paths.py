@@ -191,7 +191,14 @@ def a_hard_linked_file(place: Path) -> Path:
     return place
 
 
-BAD_PLACES = (no_folder, folder_is_a_file, a_folder, a_hard_link, a_hard_linked_file)
+def no_room_for_a_longer_name(place: Path) -> Path:
+    return place.with_name("n" * 250)
+
+
+BAD_PLACES = (
+    no_folder, folder_is_a_file, a_folder, a_hard_link, a_hard_linked_file,
+    no_room_for_a_longer_name,
+)  # fmt: skip
 
 
 @pytest.mark.promise("E134")
