@@ -197,6 +197,12 @@ def line(log: logging.Logger, level: int, text: str, *fields: Field) -> None:
     log.log(level, "%s", text, extra={"fields": (names, values)})
 
 
+def line_at_any_level(text: str, *fields: Field) -> None:
+    """One INFO line that no MQLITE_LOG_LEVEL keeps out: nobody can use the broker without it."""
+    names, values = tuple(name for name, _ in fields), [value for _, value in fields]
+    access_line(logging.INFO, text, names, values)
+
+
 def access_line(level: int, text: str, names: Names, values: Values) -> None:
     """A line of the access log. A plain one takes a short way past `logging`'s records."""
     if level < logging.WARNING:

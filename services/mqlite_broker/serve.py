@@ -255,7 +255,7 @@ def _announce(settings: Settings, engine: Engine) -> None:
         logs.line(_log, logging.INFO, "a new administrator token", ("file", settings.token_file))
     elif settings.is_token_generated:
         token = settings.tokens[0]
-        logs.line(_log, logging.INFO, "generated an administrator token", ("token", token))
+        logs.line_at_any_level("generated an administrator token", ("token", token))
     else:
         logs.line(_log, logging.INFO, "administrator tokens given", ("n", len(settings.tokens)))
     logs.line(_log, logging.INFO, "cross-origin requests", ("cors", settings.cors or "off"))

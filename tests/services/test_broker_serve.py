@@ -79,6 +79,8 @@ async def test_a_generated_token_is_printed_once_and_works_and_differs_each_time
         assert re.search(rf"{token}(?![0-9a-f])", said)
         tokens.append(token)
     assert tokens[0] != tokens[1]
+    with started(tmp_path, MQLITE_TOKENS="", MQLITE_LOG_LEVEL="error") as silent:
+        assert silent.err.first(GENERATED)[0] not in tokens
 
 
 async def test_the_start_is_told_in_the_contracts_order(tmp_path: Path) -> None:
