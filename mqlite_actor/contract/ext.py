@@ -191,7 +191,11 @@ class SendResultResponse(Response, frozen=True):
 
 
 class SendResultRequest(Request[SendResultResponse], frozen=True):
-    """Send, answered for each message; safe to repeat under a `request_id` for 30 minutes."""
+    """Send, answered for each message; safe to repeat under a `request_id` for 30 minutes.
+
+    An `Idempotency-Key` header is the same as a `request_id`. No other call looks at one: a Send or
+    Schedule that is repeated with it is stored twice, as by every broker of the contract.
+    """
 
     queue: str = ""
     messages: list[Message] = []

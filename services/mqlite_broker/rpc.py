@@ -57,6 +57,11 @@ RECEIVE_AND_DELETE: Final = 1
 PATH_CHARACTERS: Final = 200
 """How much of an unknown path its 404 repeats."""
 
+UNHEEDED_KEY: Final = (
+    "an Idempotency-Key came with a Send or Schedule, which do not heed it: repeated, they store"
+    " twice; SendResult does"
+)
+
 JSON: Final = "application/json"
 
 Field = tuple[str, str]
@@ -144,6 +149,7 @@ class Rpc:
         self._has_metrics = settings.has_metrics
         self._console = settings.console
         self._guards_origin = settings.tokens is None and settings.is_loopback
+        self._warns_of_key = True
         self._scrapes = trio.CapacityLimiter(1)
         card = pages.card(
             self.served,
@@ -273,7 +279,7 @@ class Rpc:
                 content = body if isinstance(body, bytes) else await body()
             command = decode_request(call, content)
             if question.idempotency_key:
-                command = _identified(command, question.idempotency_key)
+                command = self._identified(command, question.idempotency_key)
             entry.request = command
             del body, content  # a large one must not live as long as a long poll
             reply: wire.Response = await self.visit.call(command)
@@ -301,6 +307,25 @@ class Rpc:
                 await undelivered(False)
             raise Unavailable(NO_ANSWER_ROOM)
         return Reply(200, encoded, JSON, fields, undelivered, room)
+
+    def _identified(self, command: wire.Request[Any], key: str) -> wire.Request[Any]:
+        """A SendResult whose id came as a header (ruling R46).
+
+        Other calls go on without it, since older brokers do: a gateway may put one on everything,
+        and a constant one would make the next message a repetition. Who sends it is warned, once.
+        """
+        if not isinstance(command, ext.SendResultRequest):
+            if isinstance(command, wire.SendRequest | wire.ScheduleRequest) and self._warns_of_key:
+                self._warns_of_key = False
+                _log.warning(UNHEEDED_KEY)
+            return command
+        if command.request_id == key:
+            return command
+        if command.request_id:
+            raise InvalidArgument(
+                "request_id and the Idempotency-Key header differ; give one of them"
+            )
+        return msgspec.structs.replace(command, request_id=key)
 
     def _need(self, access: Access, right: Right) -> None:
         if right not in access.rights:
@@ -356,15 +381,6 @@ _BODY_ERRORS: Final[dict[int, type[MqliteError]]] = {413: MessageTooLarge, 503: 
 
 def _no_such_path(question: Question) -> NotFound:
     return NotFound(f"no such path: {question.path[:PATH_CHARACTERS]}")
-
-
-def _identified(command: wire.Request[Any], key: str) -> wire.Request[Any]:
-    """A SendResult whose id came as a header; other calls have no use for one (ruling R46)."""
-    if not isinstance(command, ext.SendResultRequest) or command.request_id == key:
-        return command
-    if command.request_id:
-        raise InvalidArgument("request_id and the Idempotency-Key header differ; give one of them")
-    return msgspec.structs.replace(command, request_id=key)
 
 
 def _cors_fields(cors: str) -> tuple[Field, ...]:

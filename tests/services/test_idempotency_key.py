@@ -7,6 +7,7 @@ import json
 import pytest
 
 from mqlite_actor.engine.engine import Engine
+from mqlite_broker.rpc import UNHEEDED_KEY
 from tests.services.broker_scene import BEARER, Scene, failure, served
 from tests.services.door_client import Answer
 
@@ -36,6 +37,21 @@ async def test_a_repeated_key_gets_the_first_answer_and_stores_nothing(
         assert first.body == again.body == in_the_body.body != other.body
         stats = await scene.ok("QueueService/Stats", {"queue": "q"})
         assert stats["total"] == 2
+
+
+async def test_a_send_of_the_contract_takes_no_notice_and_the_log_says_so_once(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(engine) as scene:
+        await scene.ok("AdminService/CreateQueue", {"name": "q"})
+        numbers = []
+        for _ in range(2):
+            fields = (BEARER, "Idempotency-Key: order-1")
+            body = b'{"queue":"q","messages":[{"body":"aGk="}]}'
+            answer = await scene.ask("/mqlite.v1.QueueService/Send", body, fields=fields)
+            numbers += json.loads(answer.body)["seq_numbers"]
+        assert numbers == [1, 2]
+    assert caplog.messages.count(UNHEEDED_KEY) == 1
 
 
 @pytest.mark.parametrize("lane", ["on", "off"])
