@@ -3,7 +3,7 @@
 Used by `consuming`, from a thread for each message. Rules: a command gets a process group of its
 own, so that a Ctrl-C meant for us does not end it in the middle of its work, and so that ending it
 ends what it started; what it prints goes where ours goes; one that reads nothing of its input is no
-failure.
+failure; exit 0 is a success, also of one that was asked to end: only it knows what it has done.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class Command:
             self._changed.notify_all()
 
     def run(self) -> Ended:
-        """Run it to its end. Stopped if `end_within` ended it; Refusal if there is no shell."""
+        """Run it to its end. Stopped if `end_within` ended it and it did not succeed all the same;
+        Refusal if there is no shell."""
         try:
             process = self._start()
         except OSError as error:
@@ -104,10 +105,10 @@ class Command:
         is_late = self._wait(process)
         reaper.join()
         code = process.returncode
-        if self._is_stopped:
+        if code and self._is_stopped:
             raise Stopped
-        if is_late:
-            return Ended(code or -signal.SIGTERM, f"it took longer than {self._limit:g}s")
+        if code and is_late:
+            return Ended(code, f"it took longer than {self._limit:g}s")
         return Ended(code, f"exit {code}" if code >= 0 else f"ended by signal {-code}")
 
     def _start(self) -> subprocess.Popen[bytes]:

@@ -25,7 +25,7 @@ WORK: tuple[Command, ...] = (
             flags.duration(
                 "delay", "before another delivery, doubled for each up to 5m (default 1s)"
             ),
-            flags.duration("limit", "end a command that runs longer; it has failed (0: never)"),
+            flags.duration("limit", "end a command that runs longer (0: never)"),
             flags.duration("grace", "what commands get to end in after a signal (default 30s)"),
         ),
         summary="Run a shell command for each message, and complete it on exit 0",
@@ -35,8 +35,8 @@ WORK: tuple[Command, ...] = (
         "MESSAGE_GROUP_ID, MESSAGE_CONTENT_TYPE, MESSAGE_SUBJECT, MESSAGE_ENQUEUED_AT_MS, "
         "MESSAGE_EXPIRES_AT_MS and MESSAGE_PROPERTIES (JSON) are its environment. The lease is "
         "renewed while it runs. After SIGTERM or SIGINT nothing more is taken; a command that "
-        "does not end in time is ended, and its message given back uncounted. A second signal "
-        "ends everything at once.",
+        "does not end in time gets SIGTERM, and unless it ends with exit 0 within 5s its message "
+        "is given back uncounted. A second signal ends everything at once.",
         examples=("mqlite consume orders --exec 'cat >> handled.txt' --idle 1ms",),
     ),
     Command(

@@ -210,6 +210,25 @@ def test_a_command_that_outlasts_the_grace_is_ended_and_its_message_untouched(
     assert (message["state"], message.get("delivery_count", 0)) == ("active", 0)
 
 
+@pytest.mark.parametrize("words", [["--grace", "0"], ["--limit", "100ms", "--count", "1"]])
+def test_a_command_that_is_asked_to_end_and_says_that_it_is_done_is_believed(
+    broker: tuple[Shell, Loopback], words: list[str]
+) -> None:
+    shell, _ = broker
+    shell.ok("send", "q", "x")
+    script = "trap 'touch done; exit 0' TERM; touch began; while :; do :; done"
+    with shell.start("consume", "q", "--exec", script, *words) as process:
+        if "--grace" in words:
+            appears(shell.folder / "began")
+            process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=BOUND_SECONDS)
+    assert process.returncode == 0
+    # A shell that the limit has met in front of its trap has done nothing.
+    has_ended = (shell.folder / "done").exists()
+    assert (b"completed=1" in out) == has_ended == (not messages(shell))
+    assert has_ended or "--limit" in words
+
+
 def test_an_idle_worker_ends_at_once_and_takes_nothing_with_it(tmp_path: Path) -> None:
     served = Shell(tmp_path, MQLITE_TOKENS="mqk_test", MQLITE_TOKEN="mqk_test")
     with serving(served) as broker:
