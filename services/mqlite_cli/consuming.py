@@ -3,18 +3,20 @@
 Called by `dispatch` through the command table. Threads claim one message each, run the command
 under a renewed lease (`running`), and settle by how it ended: exit 0 completes, anything else
 abandons with a growing delay, or rejects. Rules: no more is claimed than there are idle threads; a
-broker that is away is waited for, an error that will not go away ends the command; after SIGTERM or
-SIGINT nothing is claimed any more, commands under way get `--grace`, and what is unfinished then is
-given back as if it had not been delivered.
+broker that is away is waited for, with a verdict as long as the lease may live; an error that will
+not go away ends the command; after SIGTERM or SIGINT nothing is claimed any more, commands under
+way get `--grace`, and what is unfinished then is given back as if it had not been delivered.
 """
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract.errors import (
     Closed,
     LockLost,
@@ -32,7 +34,6 @@ from mqlite_actor.contract.wire import (
     RejectRequest,
     SettleRequest,
 )
-from mqlite_actor.sdk import exchange
 from mqlite_actor.sdk.durations import nanoseconds_to_ms
 from mqlite_cli.giving_back import releasing
 from mqlite_cli.grammar import Arguments
@@ -57,12 +58,16 @@ _PAUSE_SECONDS = 0.5
 _PAUSE_SECONDS_MAX = 30.0
 """Before a call to a broker that is away is repeated, doubled each time."""
 
-_SETTLE_ATTEMPTS = 6
 _SETTLE_SECONDS = 20.0
-"""Attempts, which pause for 15 seconds in all; a receipt makes the repetition harmless."""
+"""For settling one message once its lease is over, as far as that is known, or a signal has come.
+Before that its lease is the limit: a network may be gone for longer than this."""
+
+_SETTLE_PAUSE_SECONDS_MAX = 2.0
+"""Between two tries: a receipt makes the repetition harmless, and a command's work waits for it."""
 
 _PASSING = (Unavailable, OutcomeUnknown, StorageFull)
 _REASON = "CommandFailed"
+_CLOCK = SystemClock()
 
 
 class _Plan(NamedTuple):
@@ -130,12 +135,19 @@ def delay_ms(first_ms: int, deliveries: int) -> int:
     return min(first_ms << min(max(deliveries - 1, 0), 30), max(first_ms, DELAY_MS_MAX))
 
 
+def _unsettled(kind: str, *, is_doubtful: bool) -> str:
+    """What is known of a message whose verdict nobody confirmed."""
+    if is_doubtful:
+        return f"whether it is {kind} is not known; if not, it comes again"
+    return f"it is not {kind} and comes again when its lease ends"
+
+
 class _Worker:
     """The threads of one `consume`, and what they share."""
 
     __slots__ = (
         "_caller", "_changed", "_claimer", "_claims", "_commands", "_error", "_free",
-        "_is_leaving", "_plan", "_run", "_stopping", "_tally", "_warned", "is_drained",
+        "_left_at", "_plan", "_run", "_stopping", "_tally", "_warned", "is_drained",
     )  # fmt: skip
 
     def __init__(self, run: Invocation, plan: _Plan) -> None:
@@ -150,7 +162,7 @@ class _Worker:
         self._claimer: Caller | None = None
         self._commands: set[Command] = set()
         self._claims = 0  # calls in flight
-        self._is_leaving = False
+        self._left_at: float | None = None  # when a signal came, by the monotonic clock
         self._warned = False
         self.is_drained = False
 
@@ -171,6 +183,7 @@ class _Worker:
         started = self._start(threads)
         for thread in started:
             thread.join()
+        claimer.hang_up()
         with self._changed:
             self.is_drained = True
             self._changed.notify_all()
@@ -191,7 +204,7 @@ class _Worker:
         """In the main thread, after a signal: claim no more, and wait for what runs."""
         self._stop()
         with self._changed:
-            self._is_leaving = True
+            self._left_at = _CLOCK.monotonic()
             commands, claimer = list(self._commands), self._claimer
         for command in commands:
             command.end_within(self._plan.grace_ms / 1000)
@@ -237,9 +250,10 @@ class _Worker:
             self._free += 1
 
     def _claim(self, claimer: Caller) -> Message | None:
-        wait_ms = min(self._plan.idle_ms or RECEIVE_WAIT_MS_MAX, RECEIVE_WAIT_MS_MAX)
-        waited_ms, pause = 0, _PAUSE_SECONDS
+        pause, quiet_since = _PAUSE_SECONDS, _CLOCK.monotonic()
         while not self._stopping.is_set():
+            asked = _CLOCK.monotonic()
+            wait_ms = self._wait_ms(asked - quiet_since)
             try:
                 found = self._ask(claimer, wait_ms)
             except (Closed, *_PASSING) as error:
@@ -249,17 +263,29 @@ class _Worker:
                     raise
                 self._warn_once(f"{error.message}; it is tried again")
                 self._stopping.wait(pause)
-                pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+                # Nobody has said that nothing came meanwhile.
+                pause, quiet_since = min(2 * pause, _PAUSE_SECONDS_MAX), _CLOCK.monotonic()
                 continue
             self._warned = False
             if found:
                 return found[0]
-            waited_ms, pause = waited_ms + wait_ms, _PAUSE_SECONDS
-            if self._plan.idle_ms and waited_ms >= self._plan.idle_ms:
+            pause, answered = _PAUSE_SECONDS, _CLOCK.monotonic()
+            left = self._plan.idle_ms / 1000 - (answered - quiet_since)
+            if self._plan.idle_ms and left <= 0:
                 break
+            if answered - asked < wait_ms / 2000:
+                # Empty so soon is what a broker says that stops, or is asked by too many.
+                self._stopping.wait(min(pause, left) if self._plan.idle_ms else pause)
         self._not_claimed()
         self._idle_end()
         return None
+
+    def _wait_ms(self, quiet_seconds: float) -> int:
+        """How long to wait for a message when none has come for so long."""
+        if not self._plan.idle_ms:
+            return RECEIVE_WAIT_MS_MAX
+        left_ms = math.ceil(self._plan.idle_ms - 1000 * quiet_seconds)
+        return min(max(left_ms, 1), RECEIVE_WAIT_MS_MAX)
 
     def _ask(self, claimer: Caller, wait_ms: int) -> list[Message]:
         with self._changed:
@@ -281,13 +307,13 @@ class _Worker:
         command = Command(plan.command, plan.queue, message, limit_seconds=plan.limit_ms / 1000)
         with self._changed:
             self._commands.add(command)
-            is_leaving = self._is_leaving
+            is_leaving = self._left_at is not None
         if is_leaving:
             command.end_within(plan.grace_ms / 1000)
         try:
-            with Renewer(caller, plan.queue, [message], warn=self._run.warn):
+            with Renewer(caller, plan.queue, [message], warn=self._run.warn) as renewer:
                 ended = command.run()
-                self._settle(caller, message, ended)
+                self._settle(caller, message, ended, renewer)
         except Stopped:
             self._give_back(caller, message)
         except MqliteError:
@@ -299,12 +325,13 @@ class _Worker:
             with self._changed:
                 self._commands.discard(command)
 
-    def _settle(self, caller: Caller, message: Message, ended: Ended) -> None:
+    def _settle(self, caller: Caller, message: Message, ended: Ended, renewer: Renewer) -> None:
+        """Say what became of a message until somebody answers, or nobody does in time."""
         request, kind = self._verdict(message, ended)
         if not ended.is_success:
             self._run.warn(f"seq={message.seq_number}: {ended.shown}; {kind}")
-        pause, is_doubtful = _PAUSE_SECONDS, False
-        for attempt in range(1, _SETTLE_ATTEMPTS + 1):
+        pause, began, is_doubtful = _PAUSE_SECONDS, _CLOCK.monotonic(), False
+        while True:
             try:
                 caller.call(request)
                 break
@@ -313,16 +340,25 @@ class _Worker:
                 self._run.warn(f"seq={message.seq_number}: its lease was over; it comes again")
                 break
             except _PASSING as error:
-                if attempt == _SETTLE_ATTEMPTS:
-                    unknown = exchange.unknown_since(request, error) if is_doubtful else None
-                    if unknown is None:
-                        raise
-                    raise unknown from error
                 is_doubtful = is_doubtful or isinstance(error, OutcomeUnknown)
-                threading.Event().wait(pause)
-                pause *= 2
+                if self._has_waited(began, renewer):
+                    what = _unsettled(kind, is_doubtful=is_doubtful)
+                    self._run.warn(f"seq={message.seq_number}: {error.message}; {what}")
+                    kind = "lost"
+                    break
+                if pause == _PAUSE_SECONDS:
+                    self._warn_once(f"{error.message}; it is tried again")
+            threading.Event().wait(pause)
+            pause = min(2 * pause, _SETTLE_PAUSE_SECONDS_MAX)
         with self._changed:
             self._tally[kind] += 1
+
+    def _has_waited(self, began: float, renewer: Renewer) -> bool:
+        """Whether a settlement that began then has been tried for as long as it makes sense."""
+        if self._left_at is None and renewer.may_hold:
+            return False
+        since = max(began, self._left_at or began)
+        return _CLOCK.monotonic() - since >= _SETTLE_SECONDS
 
     def _verdict(self, message: Message, ended: Ended) -> tuple[SettleRequest, str]:
         queue, seq, token = self._plan.queue, message.seq_number, message.lock_token

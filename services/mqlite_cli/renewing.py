@@ -93,6 +93,12 @@ class Renewer:
         self._caller.cut()
         self._thread.join(_STOP_SECONDS)
 
+    @property
+    def may_hold(self) -> bool:
+        """Whether a lease may live still, by what the other side has told of it."""
+        left_ms = self._left_ms()
+        return bool(self._items) and left_ms is not None and left_ms > 0
+
     def _left_ms(self) -> float | None:
         now_ms = self._caller.now_ms()
         if self._deadline_ms is None or now_ms is None:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mqlite_actor.clock import SystemClock
 from mqlite_cli import consuming
 from mqlite_cli.consuming import delay_ms
 from tests.sdk.loopback import Loopback, Recorded, engine_replies, loopback, refusal, reply
@@ -263,25 +264,6 @@ def test_a_broker_that_is_away_is_waited_for(tmp_path: Path) -> None:
     assert done.text.startswith("xok: ")
 
 
-def test_a_settlement_that_may_be_done_is_never_told_as_undone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    mqlite = Inline(tmp_path, monkeypatch, capfd)
-    monkeypatch.setattr(consuming, "_SETTLE_ATTEMPTS", 2)
-    monkeypatch.setattr(consuming, "_PAUSE_SECONDS", 0.0)
-    claimed = reply(200, {"messages": [{"seq_number": 1, "lock_token": "t", "body": "eA=="}]})
-    settled: list[bytes | None] = [None, refusal(503, "unavailable", "stopping")]
-
-    def answer(request: Recorded) -> bytes | None:
-        return claimed if request.call == "QueueService/Receive" else settled.pop(0)
-
-    with loopback(answer) as server:
-        mqlite.environ["MQLITE_ENDPOINT"] = server.url
-        done = mqlite.run("consume", "q", "--exec", "true", "--count", "1", check=1)
-    assert done.err.startswith("error: outcome_unknown: ")
-    assert settled == []
-
-
 def test_what_will_not_go_away_ends_it(broker: tuple[Shell, Loopback]) -> None:
     shell, server = broker
     assert shell.run("consume", "none", "--exec", "cat", check=1).err.startswith("error: not_found")
@@ -303,3 +285,71 @@ def test_a_store_of_its_own_is_consumed_too(tmp_path: Path) -> None:
         "consume", "q", "--exec", "cat", "--concurrency", "2", "--idle", "10ms"
     )
     assert messages(shell) == []
+
+
+@pytest.mark.parametrize("lock_ms", [0, 60_000])
+def test_a_verdict_is_told_for_as_long_as_the_lease_may_live(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    lock_ms: int,
+) -> None:
+    mqlite = Inline(tmp_path, monkeypatch, capfd)
+    monkeypatch.setattr(consuming, "_SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(consuming, "_PAUSE_SECONDS", 0.0)
+    until_ms = SystemClock().now_ms() + lock_ms if lock_ms else 0
+    message = {"seq_number": 1, "lock_token": "t", "body": "eA==", "locked_until_ms": until_ms}
+    away: list[bytes | None] = [refusal(503, "unavailable", "stopping")] * 9 + [None]
+    settled = [*away, reply(200, {})]
+
+    def answer(request: Recorded) -> bytes | None:
+        if request.call == "QueueService/Receive":
+            return reply(200, {"messages": [message]})
+        return settled.pop(0) if request.call == "QueueService/Complete" else None
+
+    with loopback(answer) as server:
+        mqlite.environ["MQLITE_ENDPOINT"] = server.url
+        done = mqlite.run("consume", "q", "--exec", "true", "--count", "1", check=0)
+    if lock_ms:
+        assert "completed=1" in done.text
+        assert settled == []
+    else:
+        assert "lost=1" in done.text
+        assert done.err == (
+            "warning: seq=1: stopping; it is not completed and comes again when its lease ends\n"
+        )
+
+
+def test_a_settlement_that_may_be_done_is_never_told_as_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mqlite = Inline(tmp_path, monkeypatch, capfd)
+    monkeypatch.setattr(consuming, "_SETTLE_SECONDS", 0.0)
+    claimed = reply(200, {"messages": [{"seq_number": 1, "lock_token": "t", "body": "eA=="}]})
+
+    def answer(request: Recorded) -> bytes | None:
+        return claimed if request.call == "QueueService/Receive" else None
+
+    with loopback(answer) as server:
+        mqlite.environ["MQLITE_ENDPOINT"] = server.url
+        done = mqlite.run("consume", "q", "--exec", "true", "--count", "1", check=0)
+    assert done.err.endswith("whether it is completed is not known; if not, it comes again\n")
+    assert "completed=0 abandoned=0 rejected=0 lost=1" in done.text
+
+
+def test_what_a_broker_answers_early_is_no_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mqlite = Inline(tmp_path, monkeypatch, capfd)
+    monkeypatch.setattr(consuming, "_PAUSE_SECONDS", 0.0)
+    message = {"seq_number": 1, "lock_token": "t", "body": "eA=="}
+    claims = [[], [], [message]]
+
+    def answer(request: Recorded) -> bytes:
+        is_claim = request.call == "QueueService/Receive"
+        return reply(200, {"messages": claims.pop(0)} if is_claim else {})
+
+    with loopback(answer) as server:
+        mqlite.environ["MQLITE_ENDPOINT"] = server.url
+        done = mqlite.ok("consume", "q", "--exec", "cat", "--count", "1", "--idle", "20s")
+    assert done.startswith("xok: ")
