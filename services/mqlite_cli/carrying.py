@@ -59,7 +59,7 @@ def import_(run: Invocation) -> int:
     """`import QUEUE`: send what was exported."""
     if run.arguments.words[1:] not in ([], ["-"]):
         raise Refusal(f"usage: {run.command.usage}")
-    return feed(run, run.arguments.words[0], restored(SystemClock().now_ms()))
+    return feed(run, run.arguments.words[0], restored(SystemClock().now_ms))
 
 
 def _all(caller: Caller, request: PeekRequest) -> Iterator[Message]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract.errors import (
     DedupConflict,
     GroupRequired,
@@ -175,10 +176,22 @@ class _Feeder:
 
     def _send_named(self, line: _Line) -> None:
         try:
-            self._send([line])
+            self._send_in_time(line)
         except MqliteError as error:
             error.add_note(f"line {line.number} failed; {self.progress}")
             raise
+
+    def _send_in_time(self, line: _Line) -> None:
+        """A line that is refused for later is for now, if its time has come since it was read."""
+        try:
+            self._send([line])
+        except InvalidArgument:
+            at_ms = line.entry.at_ms
+            # The latest that it can be at the broker; another cause is refused again.
+            now_ms = self._caller.now_ms() or SystemClock().now_ms()
+            if not 0 < at_ms <= now_ms:
+                raise
+            self._send([line._replace(entry=Entry(line.entry.message))])
 
     def _send(self, batch: list[_Line]) -> None:
         self._doubtful = (batch[0].number, batch[-1].number)

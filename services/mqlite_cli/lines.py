@@ -7,6 +7,8 @@ the keys that only a broker may set are legal in a line. `send` pays no attentio
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from mqlite_actor.contract.wire import Message
@@ -43,13 +45,13 @@ def bodies(base: Message) -> ReadLine:
     return lambda line: Entry(msgspec.structs.replace(base, body=line))
 
 
-def restored(now_ms: int) -> ReadLine:
+def restored(clock_ms: Callable[[], int]) -> ReadLine:
     """A line is a message that was exported: it keeps what is left of its time to live, which
     begins with the moment that it is scheduled for, and is scheduled again if it was. One that has
-    expired since is left out."""
+    expired since is left out. The clock is looked at for each line: a stream may take hours."""
 
     def read(line: bytes) -> Entry | None:
-        found = _decoded(line)
+        found, now_ms = _decoded(line), clock_ms()
         if found is None or 0 < found.expires_at_ms <= now_ms:
             return None
         message = _merged(found, Message())

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from mqlite_actor.clock import SystemClock
 from mqlite_cli.lines import restored
-from tests.sdk.loopback import Loopback, engine_replies, loopback
+from tests.sdk.loopback import Loopback, Recorded, engine_replies, loopback, reply
+from tests.services.cli_inline import Inline
 from tests.services.cli_process import Shell
 
 
@@ -101,9 +104,43 @@ def test_a_life_that_begins_later_is_as_long_as_it_was(
     state: str, visible_at_ms: int, left_ms: int, at_ms: int
 ) -> None:
     line = {"state": state, "visible_at_ms": visible_at_ms, "expires_at_ms": 91_000}
-    entry = restored(10_000)(json.dumps(line).encode())
+    read = restored(iter([10_000, 90_500, 91_000]).__next__)
+    entry = read(json.dumps(line).encode())
     assert entry is not None
     assert (entry.message.ttl_ms, entry.at_ms) == (left_ms, at_ms)
+    # The same line later in the stream.
+    entry = read(json.dumps(line).encode())
+    assert entry is not None
+    assert (entry.message.ttl_ms, entry.at_ms) == (500, 0)
+    assert read(json.dumps(line).encode()) is None
+
+
+def test_a_scheduled_message_whose_time_has_come_at_the_broker_is_sent_for_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mqlite = Inline(tmp_path, monkeypatch, capfd)
+    now_ms, hour_ms = SystemClock().now_ms(), 3_600_000
+
+    def chosen(request: Recorded) -> bytes | None:
+        """A broker whose clock is an hour ahead, and which takes nothing for later."""
+        sent = msgspec.json.decode(request.body)
+        if not sent.get("scheduled_enqueue_time_ms"):
+            return answer(request)
+        refused = {"code": "invalid_argument", "message": "not in the future"}
+        return reply(400, refused, now_ms=now_ms + hour_ms)
+
+    def line(after_ms: int) -> dict[str, object]:
+        return {"state": "scheduled", "visible_at_ms": now_ms + after_ms, "text": str(after_ms)}
+
+    stream = [line(hour_ms // 2), {"text": "active"}, line(2 * hour_ms), {"text": "behind"}]
+    with engine_replies() as answer, loopback(chosen) as server:
+        mqlite.environ["MQLITE_ENDPOINT"] = server.url
+        mqlite.ok("create-queue", "r")
+        (tmp_path / "lines").write_text("".join(json.dumps(each) + "\n" for each in stream))
+        done = mqlite.run("import", "r", "--file", "lines", check=1)
+        assert "line 3 failed; 2 message(s) are stored" in done.err
+        found = mqlite.ok("peek", "r", "--max", "9", "--body-only")
+    assert found == f"{hour_ms // 2}\nactive\n"
 
 
 def test_pages_are_followed_without_gaps(broker: tuple[Shell, Loopback]) -> None:
