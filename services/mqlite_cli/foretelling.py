@@ -37,16 +37,26 @@ def foretell(
     verb: str,
 ) -> int:
     """Print how many messages the bounds of a request choose."""
-    count = run.session(
-        lambda caller: count_chosen(
+
+    def work(caller: Caller) -> int:
+        count = count_chosen(
             caller,
             request.queue,
             state,
             older_than_ms=request.older_than_ms,
             maximum=request.max,
         )
-    )
-    return tell(run, {"queue": request.queue, verb: count})
+        if isinstance(request, RedriveRequest):
+            look_at_target(caller, request.queue, request.target)
+        return count
+
+    return tell(run, {"queue": request.queue, verb: run.session(work)})
+
+
+def look_at_target(caller: Caller, queue: str, target: str) -> None:
+    """QueueNotFound if messages of the queue cannot go there because it does not exist."""
+    if target not in ("", queue):
+        caller.call(StatsRequest(target))
 
 
 def tell(run: Invocation, pairs: Pairs) -> int:

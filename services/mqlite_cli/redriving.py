@@ -27,7 +27,7 @@ from mqlite_actor.contract.limits import SELECTED_MAX
 from mqlite_actor.contract.wire import RedriveRequest
 from mqlite_actor.contract.words import State
 from mqlite_actor.sdk.durations import nanoseconds_to_ms
-from mqlite_cli.foretelling import foretell, tell
+from mqlite_cli.foretelling import foretell, look_at_target, tell
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.mending import Edit, read_edit
 from mqlite_cli.numbers import read_bound, read_seqs
@@ -96,6 +96,7 @@ def _foretell_chosen(run: Invocation, choice: _Choice) -> int:
     """How many would be moved, and which come first."""
 
     def work(caller: Caller) -> tuple[int, list[int]]:
+        look_at_target(caller, choice.queue, run.arguments.text("to"))
         count, first = 0, list[int]()
         for page in choice.pages(caller):
             count += len(page)

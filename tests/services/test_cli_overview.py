@@ -105,7 +105,7 @@ def test_a_queue_that_is_there_can_be_left_as_it_is(broker: tuple[Shell, Loopbac
         ("purge-dlq a --older-than 1h", "action=purge-dlq queue=a would_purge=0"),
         ("purge-dlq a --older-than 1ms", "action=purge-dlq queue=a would_purge=1"),
         ("redrive a", "action=redrive queue=a would_move=1"),
-        ("redrive b --max 5", "action=redrive queue=b would_move=0"),
+        ("redrive b --max 5 --to a", "action=redrive queue=b would_move=0"),
         ("purge b", "action=purge queue=b would_purge=3"),
         ("purge b --max 2", "action=purge queue=b would_purge=2"),
         ("purge b --max 2 --older-than 1ms", "action=purge queue=b would_purge=2"),
@@ -128,6 +128,9 @@ def test_a_dry_run_says_what_would_happen_and_does_nothing(
     [
         ("purge-dlq none --all", "not_found"),
         ("redrive none", "not_found"),
+        ("redrive a --to none", "not_found"),
+        ("redrive a --to none --seq 1", "not_found"),
+        ("redrive a --to none --seq 99", "not_found"),
         ("delete-queue none", "not_found"),
         ("delete-queue a", "queue_not_empty"),
         ("delete-queue a --generation 00000000000000000000000000000000", "generation_conflict"),
