@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
 
+from mqlite_cli import contexting
 from mqlite_cli.commands import BY_NAME
 from mqlite_cli.grammar import parse
 from mqlite_cli.refusals import Refusal
@@ -131,6 +134,35 @@ def test_names_are_added_replaced_and_removed(mqlite: Inline) -> None:
     assert chosen(mqlite)[0] == "file:./mq.db"
     mqlite.environ.clear()
     assert "no place" in mqlite.run("context", "add", "x", "--endpoint", "http://x", check=1).err
+
+
+def test_of_two_commands_at_once_none_undoes_the_other(
+    mqlite: Inline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def typed(*_: object, **__: object) -> bytes:
+        """While somebody types a token, other commands run."""
+        mqlite.ok("context", "add", "other", "--endpoint", "http://other")
+        return b"piped\n"
+
+    with monkeypatch.context() as patch:
+        patch.setattr(contexting, "read_body", typed)
+        mqlite.ok("context", "add", "typed", "--endpoint", "http://typed", "--token-stdin")
+    assert chosen(mqlite, "--context", "typed") == ("http://typed", "piped")
+    assert chosen(mqlite, "--context", "other") == ("http://other", "")
+
+    before = kept(mqlite).read_bytes()
+    monkeypatch.setattr(contexting, "_LOCK_SECONDS", 0.0)
+    descriptor = os.open(kept(mqlite).parent, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for words in (
+            ["add", "late", "--endpoint", "http://late"], ["use", "other"], ["remove", "other"],
+        ):  # fmt: skip
+            assert "another command" in mqlite.run("context", *words, check=1).err
+    finally:
+        os.close(descriptor)
+    assert kept(mqlite).read_bytes() == before
+    mqlite.ok("context", "use", "other")
 
 
 def test_a_whole_command_goes_by_a_context(tmp_path: Path) -> None:
