@@ -6,9 +6,9 @@ Called by `dispatch` through the command table. The order is the point:
 2. every message is written and flushed, and the write checked, before anything is settled;
 3. all of a batch are settled by exactly one CompleteBatch, or none;
 4. from the claim until the settle has returned the leases are renewed.
-So a message is never acknowledged that nobody saw. `--no-ack` settles nothing, `--delete` has
-settled before it shows, which is why both are spared rule 1. A signal gives back what is held
-(`holding`).
+So a message is never acknowledged that was not written out whole; whether the reader of a pipe
+reads it, nobody here can know. `--no-ack` settles nothing, `--delete` has settled before it shows,
+which is why both are spared rule 1. A signal gives back what is held (`holding`).
 """
 
 from __future__ import annotations
