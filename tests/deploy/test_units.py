@@ -27,6 +27,9 @@ DEPLOY: Final = ROOT / "deploy"
 GRACE_SECONDS: Final = 30
 """Ten times what a stop takes."""
 
+OPENING_SECONDS: Final = 600
+"""A new version that rewrites a file of many gigabytes, on a slow disk."""
+
 FILES: Final = sorted(path for path in project_files() if path.startswith("deploy/"))
 
 
@@ -121,13 +124,20 @@ def test_kubernetes_runs_one_broker_without_rights_on_one_disk() -> None:
     )  # fmt: skip
     assert broker["securityContext"]["readOnlyRootFilesystem"] is True
     probes = {name: broker[name]["httpGet"]["path"] for name in broker if name.endswith("Probe")}
-    assert probes == {"livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+    assert probes == {
+        "startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz",
+    }  # fmt: skip
     mounts = {mount["mountPath"] for mount in broker["volumeMounts"]}
     for entry in broker["env"]:
         if entry["value"].startswith("/"):
             assert any(entry["value"].startswith(f"{mount}/") for mount in mounts), entry
     assert kubernetes("Service")["spec"]["selector"] == whole["selector"]["matchLabels"]
     assert kubernetes("NetworkPolicy")["spec"]["podSelector"] == whole["selector"]
+
+
+def test_kubernetes_lets_a_large_file_be_opened_before_it_asks_whether_the_broker_hangs() -> None:
+    startup = pod()["containers"][0]["startupProbe"]
+    assert startup["failureThreshold"] * startup["periodSeconds"] >= OPENING_SECONDS
 
 
 def test_fly_runs_one_machine_that_has_time_to_stop() -> None:
