@@ -131,13 +131,20 @@ def test_kubernetes_runs_one_broker_without_rights_on_one_disk() -> None:
     for entry in broker["env"]:
         if entry["value"].startswith("/"):
             assert any(entry["value"].startswith(f"{mount}/") for mount in mounts), entry
-    assert kubernetes("Service")["spec"]["selector"] == whole["selector"]["matchLabels"]
     assert kubernetes("NetworkPolicy")["spec"]["podSelector"] == whole["selector"]
 
 
 def test_kubernetes_lets_a_large_file_be_opened_before_it_asks_whether_the_broker_hangs() -> None:
     startup = pod()["containers"][0]["startupProbe"]
     assert startup["failureThreshold"] * startup["periodSeconds"] >= OPENING_SECONDS
+
+
+def test_kubernetes_leads_clients_to_the_first_broker_however_many_there_are() -> None:
+    labels = kubernetes("StatefulSet")["spec"]["selector"]["matchLabels"]
+    name = f"{kubernetes('StatefulSet')['metadata']['name']}-0"
+    assert kubernetes("Service")["spec"]["selector"] == {
+        **labels, "statefulset.kubernetes.io/pod-name": name,
+    }  # fmt: skip
 
 
 def test_fly_runs_one_machine_that_has_time_to_stop() -> None:
