@@ -147,6 +147,10 @@ def test_kubernetes_leads_clients_to_the_first_broker_however_many_there_are() -
     }  # fmt: skip
 
 
+def test_kubernetes_takes_a_rollout_back_that_never_became_ready() -> None:
+    assert kubernetes("StatefulSet")["spec"]["podManagementPolicy"] == "Parallel"
+
+
 def test_fly_runs_one_machine_that_has_time_to_stop() -> None:
     whole = tomllib.loads((DEPLOY / "fly/fly.toml").read_text("utf-8"))
     assert whole["mounts"][0]["destination"] == "/data"
