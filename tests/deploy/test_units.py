@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from mqlite_broker.settings import VARIABLES
+from mqlite_broker.settings import OTHERS, VARIABLES
 from tests.deploy.containers import OWN, PAGES
 from tests.deploy.prometheus_process import promtool
 from tests.house.tree import ROOT, project_files
@@ -70,7 +70,7 @@ def test_every_file_parses_and_names_only_variables_of_the_broker(path: str) -> 
     if path.endswith(".toml"):
         assert tomllib.loads(text)
     named = set(re.findall(r"\bMQLITE_[A-Z_]*[A-Z]\b", text)) - {"MQLITE_MONITORING_USER"}
-    assert named <= set(VARIABLES)
+    assert named <= {*VARIABLES, *OTHERS}
 
 
 @pytest.mark.parametrize("path", FILES)
@@ -149,6 +149,15 @@ def test_kubernetes_leads_clients_to_the_first_broker_however_many_there_are() -
 
 def test_kubernetes_takes_a_rollout_back_that_never_became_ready() -> None:
     assert kubernetes("StatefulSet")["spec"]["podManagementPolicy"] == "Parallel"
+
+
+def test_kubernetes_tells_the_broker_and_its_commands_what_they_understand_and_no_more() -> None:
+    (broker,) = pod()["containers"]
+    said = {entry["name"]: entry["value"] for entry in broker["env"]}
+    assert said["MQLITE_TOKEN_FILE"] == said["MQLITE_TOKENS_FILE"], "commands call as administrator"
+    (port,) = broker["ports"]
+    assert said["MQLITE_ENDPOINT"] == f"http://127.0.0.1:{port['containerPort']}"
+    assert pod()["enableServiceLinks"] is False
 
 
 def test_fly_runs_one_machine_that_has_time_to_stop() -> None:
