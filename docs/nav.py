@@ -28,6 +28,7 @@ NAV: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Run a broker": (
         "how-to/run-as-a-service",
+        "how-to/kubernetes",
         "how-to/secure",
         "how-to/access-keys",
         "how-to/proxies",

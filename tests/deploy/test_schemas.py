@@ -56,7 +56,8 @@ FLY: Final[dict[str, Any]] = {
 
 
 def test_kubernetes_knows_every_key_of_every_manifest() -> None:
-    manifests = [*yaml.safe_load_all((DEPLOY / "kubernetes/mqlite.yaml").read_text("utf-8"))]
+    texts = [path.read_text("utf-8") for path in sorted(DEPLOY.glob("kubernetes/*.yaml"))]
+    manifests = [each for text in texts for each in yaml.safe_load_all(text)]
     newest = kubernetes_validate.latest_version()
     for manifest in manifests:
         for version in (SINCE, newest):
@@ -72,7 +73,7 @@ def test_kubernetes_would_find_the_secret_and_the_port_that_the_manifest_names()
     (name,) = re.findall(r"create secret generic (\S+)", text)
     read = re.findall(r"_FILE, value: /run/secrets/mqlite/(\w+)", text)
     assert f"secretName: {name}" in text
-    assert sorted(files) == sorted(read)
+    assert sorted(files) == sorted({*read})
 
 
 @pytest.mark.parametrize("name", COMPOSE)

@@ -160,6 +160,20 @@ def test_kubernetes_tells_the_broker_and_its_commands_what_they_understand_and_n
     assert pod()["enableServiceLinks"] is False
 
 
+def test_kubernetes_restores_into_the_volume_of_the_broker_as_its_user() -> None:
+    (job,) = loaded("kubernetes/restore.yaml")
+    inside, (served,) = job["spec"]["template"]["spec"], pod()["containers"]
+    (restore,) = inside["containers"]
+    assert inside["securityContext"] == pod()["securityContext"]
+    for alike in ("image", "securityContext"):
+        assert restore[alike] == served[alike]
+    (claims,) = kubernetes("StatefulSet")["spec"]["volumeClaimTemplates"]
+    (volume,) = inside["volumes"]
+    assert volume["persistentVolumeClaim"]["claimName"] == f"{claims['metadata']['name']}-mqlite-0"
+    assert served["volumeMounts"][0] in restore["volumeMounts"]
+    assert (inside["restartPolicy"], job["spec"]["backoffLimit"]) == ("Never", 0), "once"
+
+
 def test_fly_runs_one_machine_that_has_time_to_stop() -> None:
     whole = tomllib.loads((DEPLOY / "fly/fly.toml").read_text("utf-8"))
     assert whole["mounts"][0]["destination"] == "/data"
