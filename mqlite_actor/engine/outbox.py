@@ -70,7 +70,7 @@ class UserTransaction:
 
     __slots__ = (
         "_began", "_clock", "_ends_at", "_failure", "_now_ms", "_reason", "_store", "_table", "_tx",
-        "is_over", "result",
+        "is_committed", "is_over", "result",
     )  # fmt: skip
 
     def __init__(
@@ -85,7 +85,7 @@ class UserTransaction:
         self._clock = clock
         self._reason = ""  # why nothing more can be done with it
         self._failure: MqliteError | None = None  # of storage, if that is why
-        self.is_over = False
+        self.is_over = self.is_committed = False
         self.result = GroupResult(0)
         try:
             if not store.healthy:
@@ -138,7 +138,8 @@ class UserTransaction:
             failure = self._commit_failure(error)
             self.roll_back(failure)
             raise failure from error
-        self.is_over, self._reason = True, "it was committed"
+        self.is_over = self.is_committed = True
+        self._reason = "it was committed"
         self._note("transaction", None, self._began)
         self.result.publish(self._tx)
 
@@ -239,6 +240,11 @@ class Hold:
     def is_open(self) -> bool:
         """Whether it still holds the writer."""
         return not self._ended.is_set()
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether what was done in it is true."""
+        return self._transaction is not None and self._transaction.is_committed
 
     # -- for the actor -----------------------------------------------------------------------------
 

@@ -31,13 +31,17 @@ Undo = Callable[[T], Awaitable[None]]
 """Gives back what a call had fetched when its caller had already left."""
 
 MAIN_LOOK_SECONDS = 0.2
-"""How often the thread looks whether the program wants to end; so much later it does, at most, if
-somebody forgot to close."""
+"""How often the thread looks whether the program wants to end, if nobody closed it."""
 
 GIVE_BACK_SECONDS = 5.0
 """For giving back what was fetched for a caller who left; then its leases end by themselves."""
 
 CLOSED = "the handle is closed"
+
+INSIDE = "a call from inside the engine's own thread would wait for itself; use another thread"
+
+DONE = "mqlite: the call that this interrupted was done all the same"
+"""The note of an interrupt that came too late to stop anything."""
 
 
 class _EngineThread(threading.Thread):
@@ -56,7 +60,7 @@ def _is_program_over() -> bool:
 class _Job:
     """One call on its way through the trio thread."""
 
-    __slots__ = ("_tell", "function", "result", "scope", "undo")
+    __slots__ = ("_tell", "function", "has_begun", "result", "scope", "undo")
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ class _Job:
     ) -> None:
         self.function = function
         self.undo = undo
+        self.has_begun = False
         self.scope = trio.CancelScope()
         self.result: outcome.Outcome[Any] | None = None
         self._tell = tell
@@ -73,6 +78,20 @@ class _Job:
     def finish(self, result: outcome.Outcome[Any]) -> None:
         self.result = result
         self._tell()
+
+    def wait(self, done: threading.Lock) -> None:
+        while self.result is None:
+            done.acquire()
+
+    def withdraw(self) -> None:
+        """Cut it. One that has not begun by now never does: its caller left before it was sent."""
+        self.scope.cancel()
+        if not self.has_begun:
+            self.finish(outcome.Error(Closed("the call was withdrawn before it began")))
+
+    def has_raised(self, error: BaseException) -> bool:
+        """Whether that is its own outcome."""
+        return isinstance(self.result, outcome.Error) and self.result.error is error
 
     def unwrap(self) -> Any:  # noqa: ANN401  # the caller knows the type
         assert self.result is not None
@@ -130,13 +149,11 @@ class Background(Generic[H]):
                 token.run_sync_soon(scope.cancel)
 
     def close(self) -> None:
-        """Let running calls end, close what is open, end the thread. Raises what broke it, if
-        anything did. Again, or in a forked child, it does nothing."""
+        """Let running calls end, close what is open, end the thread; raises what broke it. Again,
+        or in a forked child, it does nothing."""
         if is_elsewhere(self._origin):
             return
-        if self._token is not None:
-            with contextlib.suppress(trio.RunFinishedError):
-                self._token.run_sync_soon(self._closing.set)
+        self.post(self._closing.set)
         self._thread.join()
         failure, self._failure = self._failure, None
         if failure is not None:
@@ -148,30 +165,42 @@ class Background(Generic[H]):
 
     # -- calling -----------------------------------------------------------------------------------
 
-    def call(self, function: Callable[[], Awaitable[T]], *, undo: Undo[T] | None = None) -> T:
+    def call(
+        self,
+        function: Callable[[], Awaitable[T]],
+        *,
+        undo: Undo[T] | None = None,
+        is_noted: bool = False,
+    ) -> T:
         """Run `function` in the trio thread and wait for it. For threads without a loop.
 
-        An interrupt (KeyboardInterrupt) cancels the call, waits for its end, and gives back through
-        `undo` what it had fetched.
+        An interrupt (what a signal handler raises) cancels the call, waits for its end, and gives
+        back through `undo` what it had fetched; with `is_noted` it says whether it was done.
         """
-        done = threading.Event()
-        job = self._submit(function, undo, done.set)
+        self._check()
+        done = threading.Lock()  # an Event whose wait is interrupted may break
+        done.acquire()
+        job = _Job(function, undo, done.release)
         try:
-            done.wait()
-        except BaseException:
-            self._cancel(job)
-            done.wait()
-            self._give_back(job)
+            self._send(job)
+            job.wait(done)
+            result: T = job.unwrap()
+            return result
+        except BaseException as error:
+            if not job.has_raised(error):
+                if self.post(job.withdraw):
+                    job.wait(done)
+                self._give_back(job)
+                if is_noted and isinstance(job.result, outcome.Value):
+                    error.add_note(DONE)
             raise
-        result: T = job.unwrap()
-        return result
 
     async def call_async(
         self, function: Callable[[], Awaitable[T]], *, undo: Undo[T] | None = None
     ) -> T:
         """The same for a task of asyncio, of whatever loop; a cancellation is passed on."""
         job, done = self._submit_here(function, undo)
-        cancelled = await _wait_out(done, partial(self._cancel, job))
+        cancelled = await _wait_out(done, partial(self.post, job.withdraw))
         if cancelled is not None:
             await self._give_back_async(job)
             raise cancelled
@@ -189,7 +218,7 @@ class Background(Generic[H]):
         job, done = self._submit_here(function, None)
         task = asyncio.current_task()
         before = 0 if task is None else task.cancelling()
-        cut = partial(self._cancel, job) if is_cancellable else _nothing
+        cut = partial(self.post, job.withdraw) if is_cancellable else _nothing
         cancelled = await _wait_out(done, cut)
         if cancelled is not None:
             if job.scope.cancelled_caught:
@@ -218,16 +247,20 @@ class Background(Generic[H]):
         job = self._submit(function, None, done.set)
 
         def stop() -> None:
-            self._cancel(job)
+            self.post(job.withdraw)
             done.wait()
 
         return stop
 
-    def post(self, function: Callable[[], object]) -> None:
-        """Have a plain function called in the trio thread soon; nothing once it is closed."""
-        if self._token is not None:
-            with contextlib.suppress(trio.RunFinishedError):
-                self._token.run_sync_soon(function)
+    def post(self, function: Callable[[], object]) -> bool:
+        """Have a plain function called in the trio thread soon; False once it is closed."""
+        if self._token is None:
+            return False
+        try:
+            self._token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            return False
+        return True
 
     def _submit(
         self,
@@ -235,25 +268,21 @@ class Background(Generic[H]):
         undo: Undo[Any] | None,
         tell: Callable[[], object],
     ) -> _Job:
-        check_process(self._origin)
-        if threading.get_ident() == self._thread.ident:
-            raise InvalidArgument(
-                "a call from inside the engine's own thread would wait for itself; run the"
-                " function in a thread of its own"
-            )
+        self._check()
         job = _Job(function, undo, tell)
-        if self._token is None or self._closing.is_set():
-            raise self._closed()
-        try:
-            self._token.run_sync_soon(self._begin, job)
-        except trio.RunFinishedError:
-            raise self._closed() from self._failure
+        self._send(job)
         return job
 
-    def _cancel(self, job: _Job) -> None:
-        assert self._token is not None
-        with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(job.scope.cancel)
+    def _check(self) -> None:
+        check_process(self._origin)
+        if threading.get_ident() == self._thread.ident:
+            raise InvalidArgument(INSIDE)
+        if self._token is None or self._closing.is_set():
+            raise self._closed()
+
+    def _send(self, job: _Job) -> None:
+        if not self.post(partial(self._begin, job)):
+            raise self._closed() from self._failure
 
     def _closed(self) -> Closed:
         return Closed(CLOSED if self._failure is None else f"the engine ended: {self._failure}")
@@ -310,6 +339,7 @@ class Background(Generic[H]):
 
     def _begin(self, job: _Job) -> None:
         assert self._jobs is not None
+        job.has_begun = True
         try:
             self._jobs.start_soon(self._work, job)
         except RuntimeError:  # the nursery is gone: it was submitted in the last moment
@@ -339,11 +369,9 @@ def _giving_back(job: _Job) -> Callable[[], Awaitable[None]] | None:
     return give_back
 
 
-async def _wait_out(
-    done: asyncio.Event, cut: Callable[[], object]
-) -> asyncio.CancelledError | None:
+async def _wait_out(done: asyncio.Event, cut: Callable[[], object]) -> BaseException | None:
     """Wait for an end that always comes; `cut` is called for each cancellation meanwhile."""
-    cancelled: asyncio.CancelledError | None = None
+    cancelled: BaseException | None = None
     while not done.is_set():
         try:
             await done.wait()
@@ -358,8 +386,7 @@ def _nothing() -> None:
 
 
 def _cancel_again(task: asyncio.Task[Any], before: int) -> None:
-    """Deliver a cancellation that was held up, unless whoever asked for it has withdrawn it, as a
-    timeout does whose block has ended."""
+    """Deliver what was held up, unless it was withdrawn, as by a timeout whose block has ended."""
     if not task.done() and task.cancelling() > before:
         task.uncancel()
         task.cancel()

@@ -14,9 +14,9 @@ from typing import Any, TypeVar, Unpack
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.engine.outbox import Hold, check_outside, inside
-from mqlite_actor.sdk.background import Background
+from mqlite_actor.sdk.background import DONE, Background
 from mqlite_actor.sdk.blocking import SyncHandle
-from mqlite_actor.sdk.embedded import Embedded, leave, opener_of, undo_of
+from mqlite_actor.sdk.embedded import Embedded, opener_of, undo_of
 from mqlite_actor.sdk.message import settled_if_committed
 from mqlite_actor.sdk.opening_options import EmbeddedOptions
 from mqlite_actor.sdk.transaction import SyncTx
@@ -39,30 +39,42 @@ class SyncEmbedded(SyncHandle):
     def tx(self, *, seconds: float = limits.TX_SECONDS) -> Iterator[SyncTx]:
         """A transaction of your rows and our messages; commits when the block ends well.
 
-        An exception rolls back. Everything else in the engine waits meanwhile, so keep it short:
+        An exception rolls back; one that a signal handler raises during the commit comes behind it,
+        with a note that says so. Everything else in the engine waits meanwhile, so keep it short:
         after `seconds` (at most 30) it is rolled back and TxTimeout raised. Prefer `run_tx`, whose
         statements need no way between threads.
         """
         check_outside()
-        hold = self._background.call(partial(self._engine.hold, seconds), undo=leave)
-        token = inside.set(hold)
+        kept: list[Hold] = []  # filled where the writer is taken, so that no interrupt loses it
         is_commit = False
-        with settled_if_committed() as settled:
-            try:
-                yield SyncTx(_DistantHold(self._background, hold), settled)
-                is_commit = True
-            finally:
-                inside.reset(token)
-                self._background.call(partial(hold.end, is_commit=is_commit))
+        try:
+            with settled_if_committed() as settled:
+                hold = self._background.call(partial(_take, self._engine, seconds, kept))
+                token = inside.set(hold)
+                try:
+                    yield SyncTx(_DistantHold(self._background, hold), settled)
+                    is_commit = True
+                finally:
+                    inside.reset(token)
+                    self._background.call(partial(hold.end, is_commit=is_commit))
+        except BaseException as error:
+            for each in kept:
+                if each.is_open:  # an interrupt came before its end was asked for
+                    self._background.call(partial(each.end, is_commit=False))
+                if each.is_committed and DONE not in getattr(error, "__notes__", ()):
+                    error.add_note(DONE)
+            raise
 
     def run_tx(self, function: Callable[[SyncTx], T], *, seconds: float = limits.TX_SECONDS) -> T:
         """Run a plain function inside a transaction in the storage thread; its result.
 
-        Commits when it returns, rolls back when it raises.
+        Commits when it returns, rolls back when it raises. An exception that a signal handler
+        raises meanwhile rolls back, or comes behind the commit with a note that says so.
         """
         check_outside()
         inner = self._background.inner
-        return self._background.call(partial(inner.run_tx, function, seconds=seconds))
+        running = partial(inner.run_tx, function, seconds=seconds)
+        return self._background.call(running, is_noted=True)
 
     def compact(self, *, is_full: bool = False) -> None:
         """Shrink the file: by its free pages, or (full) by writing it anew, which needs its size
@@ -98,11 +110,19 @@ class SyncEmbedded(SyncHandle):
     def _ask(self, request: wire.Request[R]) -> R:
         check_outside()
         inner = self._background.inner
-        return self._background.call(partial(inner.call, request), undo=undo_of(inner, request))
+        undo = undo_of(inner, request)
+        return self._background.call(partial(inner.call, request), undo=undo, is_noted=undo is None)
 
     def _return(self, queue: str, messages: Sequence[Message], *, attempt_id: str) -> None:
         inner = self._background.inner
         self._background.call(partial(inner.give_back, queue, messages, attempt_id=attempt_id))
+
+
+async def _take(engine: Any, seconds: float, kept: list[Hold]) -> Hold:  # noqa: ANN401  # an Engine
+    """The writer, and a note of it for whoever has to give it back."""
+    hold: Hold = await engine.hold(seconds)
+    kept.append(hold)
+    return hold
 
 
 class _DistantHold:

@@ -54,7 +54,8 @@ class SyncLinked(SyncHandle):
 
     def _ask(self, request: wire.Request[R]) -> R:
         inner = self._background.inner
-        return self._background.call(partial(inner.call, request), undo=_undo_of(inner, request))
+        undo = _undo_of(inner, request)
+        return self._background.call(partial(inner.call, request), undo=undo, is_noted=undo is None)
 
     def _return(self, queue: str, messages: Sequence[wire.Message], *, attempt_id: str) -> None:
         inner = self._background.inner
