@@ -15,7 +15,7 @@ from typing import Final, TypeVar, cast
 
 import trio
 
-from mqlite_actor.contract import limits, wire
+from mqlite_actor.contract import ext, limits, wire
 from mqlite_actor.contract.errors import Closed, InvalidArgument, MqliteError, NotFound, Unavailable
 from mqlite_actor.engine.interrupts import block, uninterrupted
 from mqlite_actor.link.client import Link, LinkLost, connect
@@ -25,8 +25,12 @@ from mqlite_actor.sdk.handle import Handle
 
 R = TypeVar("R")
 
-UNBOUNDED: Final = (wire.RedriveRequest, wire.PurgeRequest)
-"""Calls that take as long as their work does, paced ones above all."""
+UNBOUNDED: Final = (
+    wire.RedriveRequest, wire.PurgeRequest, ext.PurgeActiveRequest, ext.RedriveSelectedRequest,
+    ext.DeleteSubscriptionRequest,
+)  # fmt: skip
+"""Calls that take as long as their work does, paced ones above all. They commit in parts, so one
+that is withdrawn is not undone."""
 
 
 @uninterrupted
