@@ -166,8 +166,9 @@ class UserTransaction:
         if is_constraint(error):
             return InvalidArgument(f"your rows break a constraint at the commit: {error}")
         failure = mapped(error)
-        if isinstance(failure, StorageFull | Unavailable):
-            return failure
+        is_told = isinstance(error, MqliteError) and not isinstance(error, StorageFailed)
+        if is_told or isinstance(failure, StorageFull | Unavailable):
+            return failure  # the store knows that it was rolled back, or itself that nobody does
         self._store.doubt()
         self.result.is_doubtful = True
         _log.error("a commit failed, its outcome is unknown: %s", failure.message, exc_info=error)
