@@ -2,8 +2,7 @@
 
 Called by `serve.py`, `front.py` and `__main__.py` before anything is opened. Each connection needs
 a descriptor, and the usual soft limit is 1,024: it is raised as far as the connections need and the
-hard limit allows, as most servers do; what does not fit is said, and left out. For `q.serve` only
-what is `left` counts: the limit is the program's.
+hard limit allows, as most servers do; what does not fit is said, and left out.
 """
 
 from __future__ import annotations
@@ -67,7 +66,8 @@ def make_room(settings: Settings) -> Settings:
 
 def left(wanted: int) -> int:
     """How many connections a program can serve beside what it has open and SPARE more, if it wants
-    so many. Its limit stays as it is: `select` works with no descriptor above the usual one."""
+    so many; for `q.serve`. Its limit stays as it is: `select` works with no descriptor above the
+    usual one."""
     if sys.platform == "win32":
         return wanted
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
