@@ -391,7 +391,7 @@ def open_store(dsn: str, *, synchronous: str = "NORMAL", create: bool = True) ->
         if is_half_made:
             schema.inspect(path, may_roll_back=True)
         return SqliteStore(path, level, lock)
-    except (apsw.Error, OSError) as error:
+    except (apsw.Error, OSError, StorageFailed) as error:
         lock.release(is_untouched=not schema.has_unfinished_transaction(path))
         reason = error.strerror if isinstance(error, OSError) else error
         raise OpenError(f"{path} cannot be opened: {reason}") from error
