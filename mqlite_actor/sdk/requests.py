@@ -133,11 +133,16 @@ def as_json(value: object) -> bytes:
     try:
         encoded = msgspec.json.encode(value)
         # The encoder makes null of numbers that JSON does not have: an amount would be gone.
-        if b"null" in encoded and not _is_finite(msgspec.to_builtins(value)):
+        if b"null" in encoded and not _is_finite(_built(value)):
             raise InvalidArgument("body: JSON has no nan and no infinity; send None or a text")
         return encoded
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidArgument(f"body: JSON cannot hold it: {error}") from error
+
+
+def _built(value: object) -> object:
+    """What the encoder has written, as plain values; a `msgspec.Raw` is JSON already."""
+    return msgspec.to_builtins(value, enc_hook=lambda _: None)
 
 
 def _is_finite(value: object) -> bool:
