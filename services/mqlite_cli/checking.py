@@ -16,12 +16,14 @@ import msgspec
 from mqlite_actor.contract.errors import StorageDamaged
 from mqlite_actor.engine import upkeep
 from mqlite_actor.engine.upkeep import Finding, Verdict
+from mqlite_actor.sdk.address import masked
 from mqlite_cli.escaping import field, visible
 from mqlite_cli.foretelling import tell
 from mqlite_cli.invocation import Invocation
 from mqlite_cli.output import Pairs
 from mqlite_cli.refusals import Refusal
 
+_STORE = "file:"
 _COLOURS = {Verdict.OK: "good", Verdict.WARN: "warn", Verdict.FAIL: "bad"}
 
 
@@ -61,9 +63,9 @@ def restore(run: Invocation) -> int:
     it would do, or why it would not."""
     arguments = run.arguments
     snapshot, path = map(_path_of, arguments.words)
-    if "?" in path:
-        raise Refusal(f"no store can be opened as {field(path)}: behind ? stand options; use"
-                      " another name for FILE")  # fmt: skip
+    if "?" in arguments.words[1] and not arguments.words[1].startswith(_STORE):
+        raise Refusal(f"no store can be opened as {field(arguments.words[1])}: behind ? stand"
+                      " options; use another name for FILE")  # fmt: skip
     name, is_dry = Path(path).name, arguments.is_on("dry-run")
     if arguments.has("replace") and arguments.text("replace") != name:
         raise Refusal(f"--replace says {field(arguments.text('replace'))}, FILE is {field(name)}")
@@ -92,8 +94,11 @@ def restore(run: Invocation) -> int:
 
 def _path_of(word: str) -> str:
     """The absolute path of the file that a word names, of a snapshot too."""
-    is_store = word.startswith("file:") or word in ("", ":memory:")
-    return upkeep.path_of(word) if is_store else os.path.realpath(word)
+    if word.startswith(_STORE) or word in ("", ":memory:"):
+        return upkeep.path_of(word)
+    if "://" in word:  # an address of something else, perhaps with a credential
+        raise Refusal(f"{field(masked(word))} is no file of this machine")
+    return os.path.realpath(word)
 
 
 def _shown(run: Invocation, found: Finding) -> str:

@@ -225,6 +225,21 @@ def test_a_word_is_a_path_to_the_letter(mqlite: Inline) -> None:
     assert not (mqlite.folder / "new.db?mode=rw").exists()
     mqlite.ok("restore", "file:snap?mode=ro", "file:other.db?mode=rw")
     assert (mqlite.folder / "other.db").exists()
+    for words in (["check", "s@libsql://h?k=s"], ["restore", "snap", "libsql://s@h"]):
+        refused = mqlite.run(*words, check=1)
+        assert "***@" in refused.err and "s@" not in refused.err.replace("***@", "")
+
+
+def test_a_store_may_be_restored_in_a_folder_with_any_name(
+    mqlite: Inline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Options stand behind a ? of the word, not of the folder in which it is typed."""
+    mqlite.ok("backup", "snap.db")
+    folder = mqlite.folder / "what?"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    mqlite.ok("restore", "../snap.db", "new.db")
+    assert (folder / "new.db").exists()
 
 
 def test_a_series_of_backups_keeps_the_newest(mqlite: Inline) -> None:
