@@ -25,7 +25,7 @@ class Interrupt:
     def __init__(self, line: int) -> None:
         self.line = line
 
-    def trace(self, frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401  # what such functions return
+    def trace(self, frame: FrameType, event: str, _: object) -> object:
         if frame.f_code.co_filename not in self.FILES:
             return None
         text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
@@ -51,7 +51,8 @@ def in_call(q: mq.SyncEmbedded) -> None:
 
 def interrupted(work: Callable[[], None], line: int) -> SoftTimeLimit | None:
     before = sys.gettrace()
-    sys.settrace(Interrupt(line).trace)
+    tracing: Any = Interrupt(line).trace
+    sys.settrace(tracing)
     try:
         work()
     except SoftTimeLimit as error:
