@@ -11,7 +11,11 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, TypeVar, Unpack
+
+import anyio
+import anyio.to_thread
 
 from mqlite_actor.contract.errors import InvalidArgument, MqliteError
 from mqlite_actor.contract.wire import Message
@@ -22,7 +26,7 @@ from mqlite_actor.sdk.held import HeldMessage, SyncHeldMessage
 from mqlite_actor.sdk.message import Received, ReceivedMessage
 from mqlite_actor.sdk.policies import DeadLetter, Policy, Verdict, retry, storable
 from mqlite_actor.sdk.receiver import Receiver, is_for_loop
-from mqlite_actor.sdk.receiving import ReceiverOptions
+from mqlite_actor.sdk.receiving import CONCURRENCY_MAX, ReceiverOptions
 from mqlite_actor.sdk.requests import refuse_generator
 
 T = TypeVar("T")
@@ -146,22 +150,46 @@ class TypedReceiver(Generic[T]):
         | Callable[[T, SyncHeldMessage], object],
     ) -> None:
         """As `Receiver.run`; `handler` is a function of the value and the message."""
-        target: Any = handler  # its message is of its own colour
-
-        async def on_loop(message: HeldMessage) -> None:
-            answer = target(value_of(message, self._kind), message)
-            refuse_generator(answer, "handler")
-            if inspect.isawaitable(answer):
-                await answer
-
-        def in_thread(message: SyncHeldMessage) -> object:
-            return target(value_of(message, self._kind), message)
-
-        await self._receiver.run(on_loop if _may_be_for_loop(target) else in_thread)
+        await self._receiver.run(_Coloured(handler, self._kind).handle)
 
     def stop(self) -> None:
         """Claim no more, let running handlers finish within the limit, return from `run`."""
         self._receiver.stop()
+
+
+class _Coloured:
+    """A handler in its colour: on the loop what is to be awaited, in a thread a plain function.
+
+    A wrapper may look plain and return what is to be awaited. That is seen at its first message,
+    of which nothing has run then; it is called again, on the loop, as for every later one.
+    """
+
+    __slots__ = ("_function", "_is_for_loop", "_kind", "_threads")
+
+    def __init__(self, function: Any, kind: Any) -> None:  # noqa: ANN401  # whatever is given
+        self._function = function
+        self._kind = kind
+        self._is_for_loop = _may_be_for_loop(function)
+        self._threads = anyio.CapacityLimiter(CONCURRENCY_MAX)  # the receiver bounds them
+
+    async def handle(self, message: HeldMessage) -> None:
+        if not self._is_for_loop:
+            call = partial(self._called, SyncHeldMessage(message))
+            (answer,) = await anyio.to_thread.run_sync(call, limiter=self._threads)
+            refuse_generator(answer, "handler")
+            if not inspect.isawaitable(answer):
+                return
+            if inspect.iscoroutine(answer):
+                answer.close()
+            self._is_for_loop = True
+        (answer,) = self._called(message)
+        refuse_generator(answer, "handler")
+        if inspect.isawaitable(answer):
+            await answer
+
+    def _called(self, message: HeldMessage | SyncHeldMessage) -> tuple[object]:
+        """What it returns, packed: trio lets no coroutine out of a thread."""
+        return (self._function(value_of(message, self._kind), message),)
 
 
 def _may_be_for_loop(handler: Any) -> bool:  # noqa: ANN401  # whatever a program gives

@@ -28,8 +28,18 @@ def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
     return outer
 
 
+class Wrapper:
+    """An object whose call returns what is to be awaited."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *given: object) -> Any:  # noqa: ANN401  # what the inner one returns
+        return self.function(*given)
+
+
 @both_loops
-@pytest.mark.parametrize("kind", ["plain", "coroutine", "decorated", "lambda"])
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "decorated", "lambda", "object", "method"])
 def test_a_typed_receiver_runs_a_handler_of_any_kind_once(backend: str, kind: str) -> None:
     async def body(q: mq.Embedded) -> None:
         await q.queue("q", str).send(["first", "stop"])
@@ -54,6 +64,8 @@ def test_a_typed_receiver_runs_a_handler_of_any_kind_once(backend: str, kind: st
             "coroutine": handle,
             "decorated": decorated(handle),
             "lambda": lambda *given: handle(*given),  # noqa: PLW0108  # that is the question
+            "object": Wrapper(handle),
+            "method": Wrapper(handle).__call__,
         }
         await receiver.run(handlers[kind])
         assert seen == [("first", kind != "plain"), ("stop", kind != "plain")]
