@@ -85,6 +85,23 @@ def test_many_go_to_another_queue_at_a_rate_and_can_be_stopped(scene: Scene) -> 
     assert (scene.stats(source)["dead_lettered"], scene.stats(target)["active"]) == (0, 25)
 
 
+def test_a_rate_above_the_size_of_a_step_is_kept_by_shorter_pauses(scene: Scene) -> None:
+    scene.enter("#/dead-letters")
+    told = scene.page.evaluate("""async () => {
+      const page = document.querySelector("script[type=module]").src;
+      const { steps } = await import(new URL("steps.js", page));
+      const wait = globalThis.setTimeout;
+      const told = [];
+      globalThis.setTimeout = (act, ms) => (told.push(`pause ${ms}`), queueMicrotask(act));
+      const step = async (moved) => (told.push(moved), { moved, isEnd: false });
+      for (const rate of [200, 1024]) await steps(600).run(rate, 600, step);
+      globalThis.setTimeout = wait;
+      return told;
+    }""")
+    slow = [200, "pause 1000"] * 3
+    assert told == [*slow, *[256, "pause 250"] * 2, 88, "pause 85.9375"]
+
+
 def test_only_so_many_or_so_old_are_redriven(scene: Scene) -> None:
     queue = scene.queue("bounded")
     numbers = scene.kill(queue, *"abcde")

@@ -6,7 +6,7 @@ import { h, say } from "./dom.js";
 import { count } from "./format.js";
 
 const STEP = 256; // messages of one call: the broker does them in one transaction, so a refused step did nothing
-const PAUSE_MS = 1000; // between two steps of paced work
+const SECOND_MS = 1000; // of paced work, divided where a step holds less than a second's share
 
 // expected: how many there are. run(rate, total, step) resolves when `total` are done, `step` says so, or somebody
 // stopped it; step(size) → { moved, isEnd } does the next `size` of them, never 0, which would be no bound on the
@@ -52,7 +52,7 @@ export function steps(expected) {
         bar.value = work.moved;
         say(line, `${count(work.moved)} of ${count(total)}`);
         if (isEnd || isStopped) return true;
-        if (rate) await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+        if (rate) await new Promise((resolve) => setTimeout(resolve, (SECOND_MS * size) / rate));
       }
     },
   };
