@@ -10,14 +10,14 @@ import os
 import sys
 
 from mqlite_actor.contract.errors import InvalidArgument
-from mqlite_broker import descriptors
+from mqlite_broker import standard_streams
 from mqlite_broker.serve import run
 from mqlite_broker.settings import FLAGS, SWITCHES, read_settings
 
 
 def main() -> int:
     """Read the command line and the environment, serve, and give the exit code."""
-    descriptors.hold_standard()
+    standard_streams.hold()
     parser = argparse.ArgumentParser(prog="mqlite_broker", allow_abbrev=False)
     for name in FLAGS:
         parser.add_argument(f"--{name}", dest=name)

@@ -1,13 +1,11 @@
-"""File descriptors: the standard ones, and room for connections.
+"""Room for connections: each needs a file descriptor, and the usual soft limit is 1,024.
 
-Called by `serve.py`, `front.py` and `__main__.py` before anything is opened. Each connection needs
-a descriptor, and the usual soft limit is 1,024: it is raised as far as the connections need and the
-hard limit allows, as most servers do; what does not fit is said, and left out.
+Called by `serve.py` before anything is opened. The soft limit is raised as far as the connections
+need and the hard limit allows, as most servers do; what does not fit is said, and left out.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -22,21 +20,6 @@ if sys.platform != "win32":  # which has neither the module nor the limit
 SPARE: Final = 64
 """The store's files, its checkpointer, standard streams, listeners, the event loop; under twenty in
 all."""
-
-
-def hold_standard() -> None:
-    """Put the null device where a standard stream is closed, for this process and its children.
-
-    The next socket or database file would get its number otherwise, and the log would be written
-    into it. `sys.stderr` is there afterwards, too: what is printed to None goes to stdout.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest that is free
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False)
 
 
 def make_room(settings: Settings) -> Settings:

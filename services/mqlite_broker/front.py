@@ -19,7 +19,7 @@ import trio
 
 from mqlite_actor.engine.beside import Beside
 from mqlite_actor.link.client import Link, LinkLost
-from mqlite_broker import collector, descriptors, hosting, logs, tls
+from mqlite_broker import collector, hosting, logs, standard_streams, tls
 from mqlite_broker.app import BrokerApp
 from mqlite_broker.engines import FarEngine
 from mqlite_broker.settings import Settings
@@ -47,7 +47,7 @@ class Orders(msgspec.Struct, frozen=True):
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until told to stop; the exit code: 0 stopped, WRITER_GONE."""
-    descriptors.hold_standard()
+    standard_streams.hold()
     orders = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Orders)
     lines = logs.set_up(orders.settings.log_level, orders.settings.log_format)
     link, *listeners = (socket.socket(fileno=int(number)) for number in arguments)

@@ -181,7 +181,7 @@ def _piece_end(data: bytes, start: int) -> int:
 
 
 def set_up(level: str, form: str) -> Lines:
-    """Send the loggers of mqlite to stderr, which is open (`descriptors.hold_standard`)."""
+    """Send the loggers of mqlite to stderr, which is open (`standard_streams`)."""
     for each in _root.handlers:
         each.close()
     lines = Lines(STDERR, _json_line if form == "json" else _text_line)

@@ -33,7 +33,17 @@ from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.sweeper import Retention
 from mqlite_actor.sdk.address import parse_store
 from mqlite_actor.version import __version__
-from mqlite_broker import collector, descriptors, hosting, lane_poll, logs, tls, tokens, ui
+from mqlite_broker import (
+    collector,
+    descriptors,
+    hosting,
+    lane_poll,
+    logs,
+    standard_streams,
+    tls,
+    tokens,
+    ui,
+)
 from mqlite_broker.app import BrokerApp
 from mqlite_broker.link_socket import link_listener, serve_local
 from mqlite_broker.settings import Settings
@@ -51,7 +61,7 @@ FORCED = 130
 
 def run(settings: Settings) -> int:
     """Serve until a signal; the exit code: 0 stopped in order, 1 refused or cut, 130 forced."""
-    descriptors.hold_standard()
+    standard_streams.hold()
     lines = logs.set_up(settings.log_level, settings.log_format)
     try:
         return trio.run(_serve, settings, lines)
