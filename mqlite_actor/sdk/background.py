@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -22,6 +22,7 @@ import outcome
 import trio
 
 from mqlite_actor.contract.errors import Closed, InvalidArgument, MqliteError
+from mqlite_actor.sdk.asyncio_waits import cancel_again, to_its_end, wait_out
 from mqlite_actor.sdk.origin import check_process, here, is_elsewhere
 
 H = TypeVar("H")
@@ -138,7 +139,7 @@ class Background(Generic[H]):
 
     async def start_async(self) -> None:
         """The same for a task of asyncio and its cancellation."""
-        await _to_its_end(self.start, cut=self._give_up, undo=self.close)
+        await to_its_end(self.start, cut=self._give_up, undo=self.close)
 
     def _give_up(self) -> None:
         """Nobody wants any more what is being opened. From any thread."""
@@ -161,7 +162,7 @@ class Background(Generic[H]):
 
     async def close_async(self) -> None:
         """The same for a task of asyncio."""
-        await _to_its_end(self.close)
+        await to_its_end(self.close)
 
     # -- calling -----------------------------------------------------------------------------------
 
@@ -200,7 +201,7 @@ class Background(Generic[H]):
     ) -> T:
         """The same for a task of asyncio, of whatever loop; a cancellation is passed on."""
         job, done = self._submit_here(function, undo)
-        cancelled = await _wait_out(done, partial(self.post, job.withdraw))
+        cancelled = await wait_out(done, partial(self.post, job.withdraw))
         if cancelled is not None:
             await self._give_back_async(job)
             raise cancelled
@@ -219,12 +220,12 @@ class Background(Generic[H]):
         task = asyncio.current_task()
         before = 0 if task is None else task.cancelling()
         cut = partial(self.post, job.withdraw) if is_cancellable else _nothing
-        cancelled = await _wait_out(done, cut)
+        cancelled = await wait_out(done, cut)
         if cancelled is not None:
             if job.scope.cancelled_caught:
                 raise cancelled
             if task is not None:
-                asyncio.get_running_loop().call_soon(_cancel_again, task, before)
+                asyncio.get_running_loop().call_soon(cancel_again, task, before)
         result: T = job.unwrap()
         return result
 
@@ -299,7 +300,7 @@ class Background(Generic[H]):
         if giving is not None:
             with contextlib.suppress(MqliteError):
                 back, done = self._submit_here(giving, None)
-                await _wait_out(done, _nothing)  # some loops cancel again and again
+                await wait_out(done, _nothing)  # some loops cancel again and again
                 back.unwrap()
 
     # -- in the trio thread ------------------------------------------------------------------------
@@ -369,49 +370,5 @@ def _giving_back(job: _Job) -> Callable[[], Awaitable[None]] | None:
     return give_back
 
 
-async def _wait_out(done: asyncio.Event, cut: Callable[[], object]) -> BaseException | None:
-    """Wait for an end that always comes; `cut` is called for each cancellation meanwhile."""
-    cancelled: BaseException | None = None
-    while not done.is_set():
-        try:
-            await done.wait()
-        except asyncio.CancelledError as error:
-            cancelled = error
-            cut()
-    return cancelled
-
-
 def _nothing() -> None:
     return
-
-
-def _cancel_again(task: asyncio.Task[Any], before: int) -> None:
-    """Deliver what was held up, unless it was withdrawn, as by a timeout whose block has ended."""
-    if not task.done() and task.cancelling() > before:
-        task.uncancel()
-        task.cancel()
-
-
-async def _to_its_end(
-    function: Callable[[], None],
-    *,
-    cut: Callable[[], None] = lambda: None,
-    undo: Callable[[], None] | None = None,
-) -> None:
-    """Run a blocking function in a thread, to its end even if the task is cancelled meanwhile:
-    `cut` may hurry it then, and `undo` undoes what it did."""
-    running: Coroutine[Any, Any, None] = asyncio.to_thread(function)
-    task = asyncio.ensure_future(running)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-            cut()
-    if cancelled is None:
-        task.result()
-        return
-    if undo is not None and task.exception() is None:
-        await _to_its_end(undo)
-    raise cancelled
