@@ -171,7 +171,7 @@ def _read_token(path: str, *, source: str) -> str:
     except Refusal as error:
         raise Refusal(f"{source}: {error}") from error
     try:
-        token = content.decode("utf-8").strip()
+        token = content.decode("utf-8-sig").strip()  # some editors begin with a mark
     except UnicodeDecodeError:
         # The cause would carry the file's bytes into a traceback.
         raise Refusal(f"{source}: {path} holds no text") from None

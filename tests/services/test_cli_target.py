@@ -109,9 +109,10 @@ def test_another_broker_never_gets_the_environment_s_credential(
     assert "sesame" not in warning
 
 
-def test_a_token_file_is_read_and_trimmed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_token_file_is_read_and_trimmed(tmp_path: Path, mark: str) -> None:
     path = tmp_path / "token"
-    path.write_text("  mqk_file\r\n")
+    path.write_text(f"{mark}  mqk_file\r\n", "utf-8")
     environ = {ENDPOINT: "mqlite://h"}
     assert broker("--token-file", str(path), MQLITE_TOKEN="env", **environ)[1] == "mqk_file"
     assert broker(MQLITE_TOKEN_FILE=str(path), **environ)[1] == "mqk_file"
