@@ -174,9 +174,12 @@ class SyncTx:
 
 
 def plainly(function: Callable[[SyncTx], T], transaction: SyncTx) -> T:
-    """Call it; what nobody would run is refused, and so nothing commits."""
+    """Call it; what nobody would run is refused, and so nothing commits. A generator expression
+    may be a result: what it goes through was asked for inside the function."""
     answer = function(transaction)
-    requests.refuse_generator(answer, "function")
+    is_expression = inspect.isgenerator(answer) and answer.gi_code.co_name == "<genexpr>"
+    if not is_expression:
+        requests.refuse_generator(answer, "function")
     if inspect.iscoroutine(answer):
         answer.close()
         raise InvalidArgument("function: a plain one here; use tx() to await between statements")

@@ -171,5 +171,8 @@ def test_a_coroutine_function_in_place_of_a_plain_one_commits_nothing(backend: s
         assert (await q.stats("q")).total == 0
 
     on_queue(backend, body)
-    with mq.open_embedded_sync(":memory:") as q, pytest.raises(mq.InvalidArgument, match="plain"):
-        q.run_tx(coroutine)  # type: ignore[unused-coroutine]  # it gives none
+    with mq.open_embedded_sync(":memory:") as q:
+        with pytest.raises(mq.InvalidArgument, match="plain"):
+            q.run_tx(coroutine)  # type: ignore[unused-coroutine]  # it gives none
+        rows = q.run_tx(lambda tx: (row for row in tx.execute("VALUES (1), (2)")))
+        assert list(rows) == [(1,), (2,)]
