@@ -1,7 +1,8 @@
 """Room for connections: each needs a file descriptor, and the usual soft limit is 1,024.
 
 Called by `serve.py` before anything is opened. The soft limit is raised as far as the connections
-need and the hard limit allows, as most servers do; what does not fit is said, and left out.
+need and the hard limit allows, as most servers do; what does not fit is said, and left out. For
+`q.serve`, called by `embedding.py`, only what is `left` counts: the limit is the program's.
 """
 
 from __future__ import annotations
