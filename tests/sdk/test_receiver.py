@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from typing import Any, TypeVar
 
@@ -270,7 +271,12 @@ def test_a_policy_that_answers_no_verdict_never_completes_what_failed(
 
 
 @both_loops
-def test_an_error_that_no_text_can_hold_buries_its_message_and_ends_nothing(backend: str) -> None:
+def test_an_error_that_no_text_can_hold_buries_its_message_and_ends_nothing(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is logged of it would end the worker that reports this test.
+    monkeypatch.setattr(logging.getLogger("mqlite.receiver"), "propagate", False)
+
     async def body(q: mq.Embedded) -> None:
         await q.send("q", ["half a pair", "long", "stop"])
         heard = Heard()
