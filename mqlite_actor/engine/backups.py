@@ -90,10 +90,12 @@ class Backups:
             if not self._ending.is_set():
                 raise  # else it was broken off, or its source was closed
         finally:
-            with trio.CancelScope(shield=True):
-                await self._end(copy)
-            self._is_running = False
-            self._ended.set()
+            try:
+                with trio.CancelScope(shield=True):
+                    await self._end(copy)
+            finally:  # the engine waits for this when it closes
+                self._is_running = False
+                self._ended.set()
         removed: list[str] = []
         if size and request.keep:
             prune = partial(snapshot.prune_series, series, request.keep, now_ms)

@@ -13,6 +13,7 @@ its own name only when it is whole, synced and checked; a name that is taken is 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import secrets
@@ -33,8 +34,13 @@ from mqlite_actor.contract.errors import (
 )
 from mqlite_actor.storage import files, schema
 
+_log = logging.getLogger("mqlite.engine")
+
 SIDECARS: Final = ("-wal", "-shm", "-journal", ".lock", ".restoring")
 """A file of such a name beside a database would be taken for a part of it."""
+
+NAME_ROOM: Final = len(".20270115T080000000Z") + len(".01234567.partial")
+"""Characters that a file's name grows by while it is being made, in a series."""
 
 STEPS_OF_CHECK: Final = 50_000
 """SQLite's own instructions between two looks at `is_over` in the check: about a millisecond."""
@@ -57,6 +63,12 @@ def destination(text: str, folder: str | None) -> str:
         raise InvalidArgument(f"path: the folder {parent} does not exist; create it first")
     if os.path.basename(path) in ("", ".", "..") or os.path.lexists(path):
         raise InvalidArgument(f"path: {path} exists; a backup never replaces anything")
+    try:
+        os.lstat(path + "x" * NAME_ROOM)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise InvalidArgument(f"path: {error.strerror}") from error
     if path.endswith(SIDECARS):
         raise InvalidArgument(
             f"path: a name that ends in {', '.join(SIDECARS)} belongs to a database beside it"
@@ -78,19 +90,23 @@ def prune_series(path: str, keep: int, now_ms: int) -> list[str]:
 
     Newest by the time in their names. One from after `now_ms` was named by a clock that has been
     set back since, and is older than whatever has been made then, as the one just made. What has
-    another name is nobody's business here.
+    another name is nobody's business here. What cannot be removed stays: the new one is made.
     """
     folder, name = os.path.split(path)
     root, end = os.path.splitext(name)
     series = re.compile(rf"{re.escape(root)}\.[0-9]{{8}}T[0-9]{{9}}Z{re.escape(end)}")
     now = os.path.basename(in_series(path, now_ms))
-    found = sorted(
-        (each for each in os.listdir(folder) if series.fullmatch(each)),
-        key=lambda each: (each <= now, each),
-    )
-    gone = [os.path.join(folder, each) for each in found[:-keep]]
-    for each in gone:
-        Path(each).unlink(missing_ok=True)
+    gone: list[str] = []
+    try:
+        found = sorted(
+            (each for each in os.listdir(folder) if series.fullmatch(each)),
+            key=lambda each: (each <= now, each),
+        )
+        for each in found[:-keep]:
+            Path(folder, each).unlink(missing_ok=True)
+            gone.append(os.path.join(folder, each))
+    except OSError as error:
+        _log.warning("an older snapshot of %s cannot be removed: %s", path, error.strerror)
     return gone
 
 
@@ -157,8 +173,12 @@ class Snapshot:
         self._backup = self._copy = self._own_source = None
 
     def discard(self) -> None:
-        """Remove what has no name of its own; harmless after `finish`. To be closed before."""
-        Path(self._partial).unlink(missing_ok=True)
+        """Remove what has no name of its own; harmless after `finish`. To be closed before. What
+        cannot be removed stays, and its name says what it is."""
+        try:
+            Path(self._partial).unlink(missing_ok=True)
+        except OSError as error:  # the folder is gone, or its disk
+            _log.warning("%s cannot be removed: %s", self._partial, error.strerror)
 
     def _pinned(self) -> apsw.Connection:
         """The source, at one commit until the copy is done."""

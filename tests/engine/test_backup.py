@@ -133,8 +133,12 @@ async def test_a_backup_is_the_store_at_one_moment_while_others_write(
 
 @pytest.mark.parametrize(
     "name",
-    ["", "there", "a/b/c.db", "q.db-wal", "q.db-journal", "q.db-shm", "q.db.lock", ".", "\0"],
-)
+    [
+        "", "there", "a/b/c.db", "q.db-wal", "q.db-journal", "q.db-shm", "q.db.lock", ".", "\0",
+        "x" * 220, "x" * 5000,
+    ],
+    ids=lambda name: name[:12],
+)  # fmt: skip
 async def test_a_path_that_cannot_be_is_refused_and_nothing_is_made(
     engine: Engine, tmp_path: Path, name: str
 ) -> None:
