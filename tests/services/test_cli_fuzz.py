@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import os
 import random
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -33,6 +36,9 @@ WORDS = [
     "q=", "=q", "a=b", "--output", "--output=json", "--output=nothing", "--db", "json", "text",
 ]  # fmt: skip
 
+HANG_SECONDS = 120
+"""No line waits longer than a few seconds; a machine can be slow."""
+
 CONTROLS = [chr(code) for code in range(32) if chr(code) not in "\n\t"] + ["\x7f", "\u202e"]
 
 
@@ -47,6 +53,22 @@ def line(dice: random.Random, command: Command) -> list[str]:
         else:
             words.append(dice.choice(WORDS))
     return words
+
+
+@contextmanager
+def in_time() -> Iterator[None]:
+    """A line that hangs fails, with its words, instead of hanging the run."""
+
+    def hangs(*_: object) -> None:
+        raise TimeoutError(f"it has not ended after {HANG_SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(HANG_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def names() -> list[str]:
@@ -68,7 +90,8 @@ def test_any_words_get_an_exit_code_and_harmless_lines(
         if LEFT_OUT & {word.partition("=")[0] for word in words}:
             continue
         try:
-            finished = cli.run(*words)
+            with in_time():
+                finished = cli.run(*words)
             assert finished.code in (0, 1, 2)
             differs = words[:1] == ["diff"] and finished.out  # which is 1, and no failure
             assert finished.code == 0 or finished.err or differs, "it failed, and said nothing"
