@@ -54,10 +54,12 @@ soak: $(VENV)/.installed-test
 		$(BIN)/pytest -o faulthandler_timeout=10000 -s tests/soak
 
 # Small wrongs in the program, one at a time: is there a test that notices? A few hours; MOST=20 tries
-# a sample of each part, PARTS="engine/group.py" one part.
+# a sample of each part, PARTS="engine/group.py" one part, SINCE=a1b2c3d what has changed since a commit.
 MOST    ?= 0
+SINCE   ?=
 mutants: $(VENV)/.installed-test
-	MQLITE_PROOF=$(abspath $(VENV))/proof.jsonl $(BIN)/python -m tests.mutants $(PARTS) --most $(MOST)
+	MQLITE_PROOF=$(abspath $(VENV))/proof.jsonl $(BIN)/python -m tests.mutants $(PARTS) --most $(MOST) \
+		$(if $(SINCE),--since $(SINCE))
 
 # What we depend on, against the faults that are known of it. It asks a service on the network, and fails
 # where that cannot be asked.

@@ -6,7 +6,7 @@ after pytest has collected the tests, in which those tests run that come by the 
 until one fails. A mutant that no test notices fails the run, unless survivors.txt says why it may
 live; one whose tests do not end, twice, counts as noticed. Verdicts are kept in `--kept`: what a
 test has noticed is not tried again while its module stays as it is, so that a run which was broken
-off goes on. `--most` takes a sample of each module.
+off goes on. `--most` takes a sample of each module, `--since` what has changed since a commit.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import pytest
 from tests.figures import record
 from tests.mutants import census
 from tests.mutants.census import PROGRAM, ROOT
+from tests.mutants.changes import new_lines
 from tests.mutants.forks import Runner
 from tests.mutants.operators import sites
 from tests.mutants.trials import Mutant, Trials, Verdict
@@ -77,10 +78,15 @@ def modules(parts: list[str]) -> list[str]:
     return [file.relative_to(PROGRAM).as_posix() for file in files]
 
 
-def chosen(part: str, most: int, seed: int) -> list[Mutant]:
-    """The places of a module, or a sample of them, in the order of the text."""
-    tree = ast.parse((PROGRAM / part).read_text(encoding="utf-8"))
+def chosen(part: str, most: int, seed: int, since: str | None = None) -> list[Mutant]:
+    """The places of a module, or a sample of them, in the order of the text; with a commit, those
+    in statements that have changed since then."""
+    file = PROGRAM / part
+    tree = ast.parse(file.read_text(encoding="utf-8"))
     found = [Mutant(part, number, site) for number, site in enumerate(sites(tree))]
+    if since:
+        new = new_lines(file, since)
+        found = [mutant for mutant in found if not new.isdisjoint(mutant.site.lines)]
     if not most or most >= len(found):
         return found
     sample = random.Random(f"{seed} {part}").sample(found, most)
@@ -154,7 +160,7 @@ class Tool(Runner):
     def _try(self, part: str, trials: Trials, verdicts: Verdicts) -> tuple[Counter[str], int]:
         """The verdicts on a module, counted, and how many live without a reason."""
         options = self._options
-        mutants = chosen(part, options.most, options.seed)
+        mutants = chosen(part, options.most, options.seed, options.since)
         todo = [mutant for mutant in mutants if not verdicts.has(mutant)]
         words = Counter(noticed=len(mutants) - len(todo))
         known, new = known_survivors(), 0
@@ -179,6 +185,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", help="parts; all by default")
     parser.add_argument("--most", type=int, default=0, help="a sample of so many of each module")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
+    parser.add_argument("--since", help="a commit: only what has changed since then")
     parser.add_argument("--seconds", type=float, default=20.0, help="of tests for one mutant")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at once")
     kept = Path(tempfile.gettempdir()) / "mqlite-mutants"

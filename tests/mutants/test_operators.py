@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.mutants.__main__ import PARTS, TESTS, known_survivors, modules
 from tests.mutants.census import ROOT
+from tests.mutants.changes import new_lines
 from tests.mutants.operators import mutated, sites
 
 TEXT = '''
@@ -82,3 +85,28 @@ def test_every_part_and_its_tests_exist_and_survivors_are_places_with_reasons() 
     for name, reason in known_survivors().items():
         assert name in places, "what was explained is not there any more"
         assert reason, name
+
+
+def test_the_new_lines_of_a_module_are_those_that_a_commit_has_not(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+        done = subprocess.run(
+            ["git", *who, *words], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    file = tmp_path / "module.py"
+    git("init", "-q")
+    file.write_text("one\ntwo\nthree\nfour\nfive\nsix\n", encoding="utf-8")
+    git("add", ".")
+    git("commit", "-q", "-m", "first")
+    first = git("rev-parse", "HEAD")
+    file.write_text(
+        "one\n2\n2a\nthree\nfive\nsix\n", encoding="utf-8"
+    )  # one more, one other, one less
+    git("commit", "-q", "-a", "-m", "second")
+    file.write_text("one\n2\n2a\nthree\nfive\n6\n", encoding="utf-8")  # and one without a commit
+    assert new_lines(file, first) == {2, 3, 6}
+    assert new_lines(file, "HEAD") == {6}
+    with pytest.raises(ValueError, match="--since nowhere: "):
+        new_lines(file, "nowhere")
