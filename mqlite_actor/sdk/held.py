@@ -8,7 +8,7 @@ asyncio; a handler that is a plain function gets a `SyncHeldMessage`, which shar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -139,10 +139,15 @@ class SyncHeldMessage(SyncReceivedMessage):
             done[0] = True
         return reply
 
-    def _reach(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
+    def _is_here(self) -> bool:
+        """Whether this is the loop itself, which nothing may block."""
         with suppress(anyio.NoEventLoopError):
-            if current_token() == self._loop:
-                raise InvalidArgument("a plain handler's message blocks; use it in a thread")
+            return bool(current_token() == self._loop)
+        return False
+
+    def _reach(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
+        if self._is_here():
+            raise InvalidArgument("a plain handler's message blocks; use it in a thread")
         try:
             return anyio.from_thread.run(self._call, request, token=self._loop)
         except anyio.RunFinishedError:
@@ -152,3 +157,34 @@ class SyncHeldMessage(SyncReceivedMessage):
         """To its end, as the plain function around it: what cuts the task cannot cut either."""
         with anyio.CancelScope(shield=True):
             return await self._held.handle.call(request)
+
+
+def _either(name: str) -> Callable[..., Any]:
+    def verb(self: EitherHeldMessage, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401  # its own
+        side = self._held if self._is_here() else super(EitherHeldMessage, self)
+        return getattr(side, name)(*arguments, **options)
+
+    return verb
+
+
+class EitherHeldMessage(SyncHeldMessage):
+    """For a handler that looks plain and may return what is to be awaited: its verbs block in the
+    thread in which it is called, and are to be awaited in what it returns."""
+
+    __slots__ = ()
+
+    complete = _either("complete")
+    abandon = _either("abandon")
+    reject = _either("reject")
+    defer = _either("defer")
+    release = _either("release")
+    renew = _either("renew")
+
+    @property
+    def handle(self) -> Handle:
+        """As `HeldMessage.handle`."""
+        return self._held.handle
+
+    async def wait_lost(self) -> None:
+        """As `HeldMessage.wait_lost`."""
+        await self._held.wait_lost()

@@ -22,7 +22,7 @@ from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
-from mqlite_actor.sdk.held import HeldMessage, SyncHeldMessage
+from mqlite_actor.sdk.held import EitherHeldMessage, HeldMessage, SyncHeldMessage
 from mqlite_actor.sdk.message import Received, ReceivedMessage
 from mqlite_actor.sdk.policies import DeadLetter, Policy, Verdict, retry, storable
 from mqlite_actor.sdk.receiver import Receiver, is_for_loop
@@ -91,22 +91,34 @@ class TypedQueue(Generic[T]):
 
         One whose body does not fit is rejected, one on which the type itself fails (an exception of
         its `__post_init__`) is abandoned, and both are left out. When that fails it comes again
-        after its lease; the others are returned all the same.
+        after its lease; the others are returned all the same. Cancelled meanwhile, it gives back
+        what it has not put aside.
         """
+        claimed = await self._handle.receive(self.name, max_messages=max_messages, wait=wait)
         found: list[tuple[T, ReceivedMessage]] = []
-        for message in await self._handle.receive(self.name, max_messages=max_messages, wait=wait):
+        unfit: list[tuple[ReceivedMessage, Callable[[], Awaitable[None]]]] = []
+        for message in claimed:
             try:
                 found.append((message.decode(self.kind), message))
             except InvalidArgument as error:
-                await self._put_aside(message, message.reject(UNFIT, storable(error.message)))
+                reject = partial(message.reject, UNFIT, storable(error.message))
+                unfit.append((message, reject))
             except Exception:  # noqa: BLE001  # the type is the program's own
                 _log.exception("message %d of %s made no value", message.seq_number, self.name)
-                await self._put_aside(message, message.abandon())
+                unfit.append((message, message.abandon))
+        if unfit:
+            left = [message.raw for message in claimed]
+            async with self._handle._guarded(self.name, left, ""):  # noqa: SLF001  # a part of it
+                for message, settle in unfit:
+                    await self._put_aside(message, settle)
+                    left.remove(message.raw)
         return found
 
-    async def _put_aside(self, message: ReceivedMessage, settling: Awaitable[None]) -> None:
+    async def _put_aside(
+        self, message: ReceivedMessage, settle: Callable[[], Awaitable[None]]
+    ) -> None:
         try:
-            await settling
+            await settle()
         except MqliteError as error:
             _log.warning(
                 "message %d of %s does not fit and could not be settled: %s: %s",
@@ -160,8 +172,9 @@ class TypedReceiver(Generic[T]):
 class _Coloured:
     """A handler in its colour: on the loop what is to be awaited, in a thread a plain function.
 
-    A wrapper may look plain and return what is to be awaited. That is seen at its first message,
-    of which nothing has run then; it is called again, on the loop, as for every later one.
+    A wrapper may look plain and return what is to be awaited. That is seen at its first message:
+    what it returned is awaited on the loop, where every later message is handled. It is never
+    called twice for one, since it may have worked before it returned.
     """
 
     __slots__ = ("_function", "_is_for_loop", "_kind", "_threads")
@@ -173,18 +186,14 @@ class _Coloured:
         self._threads = anyio.CapacityLimiter(CONCURRENCY_MAX)  # the receiver bounds them
 
     async def handle(self, message: HeldMessage) -> None:
-        if not self._is_for_loop:
-            call = partial(self._called, SyncHeldMessage(message))
+        if self._is_for_loop:
+            (answer,) = self._called(message)
+        else:
+            call = partial(self._called, EitherHeldMessage(message))
             (answer,) = await anyio.to_thread.run_sync(call, limiter=self._threads)
-            refuse_generator(answer, "handler")
-            if not inspect.isawaitable(answer):
-                return
-            if inspect.iscoroutine(answer):
-                answer.close()
-            self._is_for_loop = True
-        (answer,) = self._called(message)
         refuse_generator(answer, "handler")
         if inspect.isawaitable(answer):
+            self._is_for_loop = True
             await answer
 
     def _called(self, message: HeldMessage | SyncHeldMessage) -> tuple[object]:

@@ -74,6 +74,31 @@ def test_a_typed_receiver_runs_a_handler_of_any_kind_once(backend: str, kind: st
     on_queue(backend, body)
 
 
+@both_loops
+def test_what_works_and_then_returns_an_awaitable_works_once_for_each_message(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.queue("q", int).send(range(6))
+        receiver = q.queue("q", int).receiver(concurrency=3)
+        charged: list[int] = []
+        told: list[int] = []
+
+        async def tell(value: int, message: mq.HeldMessage) -> None:
+            await message.renew()
+            told.append(value)
+            if len(told) == 6:
+                receiver.stop()
+
+        def charge(value: int, message: mq.HeldMessage) -> object:
+            charged.append(value)
+            return tell(value, message)
+
+        await receiver.run(charge)
+        assert sorted(charged) == sorted(told) == [0, 1, 2, 3, 4, 5]
+        assert (await q.stats("q")).total == 0
+
+    on_queue(backend, body)
+
+
 class Stopping(Heard):
     """Stops its receiver behind the first message."""
 
@@ -153,6 +178,33 @@ def test_a_type_that_fails_on_one_message_keeps_the_others_and_puts_that_one_asi
         assert [value.number for value, _ in found] == [1, 3]
         counts = await q.stats("q")
         assert (counts.locked, counts.active, counts.dead_lettered) == (2, 1, 1)
+
+    on_queue(backend, body)
+
+
+@both_loops
+def test_a_typed_receive_that_is_cancelled_while_it_puts_one_aside_gives_back_the_rest(
+    backend: str,
+) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.send("q", ['{"number":1}', "unfit", '{"number":3}', "unfit"])
+        scope = anyio.CancelScope()
+
+        class Leaving(msgspec.Struct):
+            number: int
+
+            def __post_init__(self) -> None:
+                scope.cancel()
+
+        with scope:
+            await q.queue("q", Leaving).receive(max_messages=9)
+        assert scope.cancelled_caught
+        again = await q.receive("q", max_messages=9)
+        found = {message.body: message.delivery_count for message in again}
+        assert (found[b'{"number":1}'], found[b'{"number":3}']) == (1, 1)
+        rejected = (await q.stats("q")).dead_lettered  # on asyncio one may be under way by then
+        assert len(again) + rejected == 4
+        assert rejected <= 1
 
     on_queue(backend, body)
 
