@@ -16,7 +16,8 @@ from mqlite_actor.contract.wire import Message
 from mqlite_actor.engine.outbox import Hold, check_outside, inside
 from mqlite_actor.sdk.background import DONE, Background
 from mqlite_actor.sdk.blocking import SyncHandle
-from mqlite_actor.sdk.embedded import Embedded, opener_of, undo_of
+from mqlite_actor.sdk.embedded import Embedded, opener_of
+from mqlite_actor.sdk.handing import undo_of
 from mqlite_actor.sdk.message import settled_if_committed
 from mqlite_actor.sdk.opening_options import EmbeddedOptions
 from mqlite_actor.sdk.transaction import SyncTx

@@ -27,6 +27,7 @@ from mqlite_actor.engine.opening import open_engine, run_engine
 from mqlite_actor.engine.outbox import Hold, check_outside, inside
 from mqlite_actor.sdk.address import parse_store
 from mqlite_actor.sdk.background import Background
+from mqlite_actor.sdk.handing import undo_of
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.message import settled_if_committed
 from mqlite_actor.sdk.opening_options import EmbeddedOptions, engine_options
@@ -276,20 +277,6 @@ class _DistantHold:
 async def leave(hold: Hold) -> None:
     """Give the writer back when whoever asked for it is gone."""
     await hold.end(is_commit=False)
-
-
-def undo_of(inner: Embedded, request: wire.Request[R]) -> Callable[[R], Any] | None:
-    """What gives a claim back whose caller left; None for everything that takes effect."""
-    if not isinstance(request, wire.ReceiveRequest):
-        return None
-    queue, attempt = request.queue, request.receive_attempt_id
-
-    async def hand_back(reply: Any) -> None:  # noqa: ANN401  # the pair of a ReceiveRequest
-        claimed = [message for message in reply.messages if message.lock_token]
-        if claimed:  # under an attempt id, too: whoever left will not repeat it
-            await inner.give_back(queue, claimed, attempt_id=attempt)
-
-    return hand_back
 
 
 @block

@@ -7,7 +7,7 @@ whose caller left gives back what it had claimed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextlib import nullcontext as lent
 from functools import partial
@@ -19,6 +19,7 @@ from mqlite_actor.contract import wire
 from mqlite_actor.engine.interrupts import block
 from mqlite_actor.sdk.background import Background
 from mqlite_actor.sdk.blocking import SyncHandle
+from mqlite_actor.sdk.handing import undo_of
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.linked import Linked, open_link
 
@@ -36,7 +37,7 @@ class AsyncioLinked(Handle):
     async def call(self, request: wire.Request[R]) -> R:
         inner = self._background.inner
         return await self._background.call_async(
-            partial(inner.call, request), undo=_undo_of(inner, request)
+            partial(inner.call, request), undo=undo_of(inner, request)
         )
 
 
@@ -54,26 +55,12 @@ class SyncLinked(SyncHandle):
 
     def _ask(self, request: wire.Request[R]) -> R:
         inner = self._background.inner
-        undo = _undo_of(inner, request)
+        undo = undo_of(inner, request)
         return self._background.call(partial(inner.call, request), undo=undo, is_noted=undo is None)
 
     def _return(self, queue: str, messages: Sequence[wire.Message], *, attempt_id: str) -> None:
         inner = self._background.inner
         self._background.call(partial(inner.give_back, queue, messages, attempt_id=attempt_id))
-
-
-def _undo_of(inner: Linked, request: wire.Request[R]) -> Callable[[R], Any] | None:
-    """What gives a claim back whose caller left; None for everything that takes effect."""
-    if not isinstance(request, wire.ReceiveRequest):
-        return None
-    queue, attempt = request.queue, request.receive_attempt_id
-
-    async def give_back(reply: Any) -> None:  # noqa: ANN401  # the pair of a ReceiveRequest
-        claimed = [message for message in reply.messages if message.lock_token]
-        if claimed:  # under an attempt id, too: whoever left will not repeat it
-            await inner.give_back(queue, claimed, attempt_id=attempt)
-
-    return give_back
 
 
 @block
