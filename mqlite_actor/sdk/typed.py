@@ -202,13 +202,10 @@ class _Coloured:
 
 
 def _may_be_for_loop(handler: Any) -> bool:  # noqa: ANN401  # whatever a program gives
-    """Whether a coroutine function is, or is behind, it: a lambda or a decorated function returns
-    its awaitable and does not look like one."""
-    return (
-        is_for_loop(handler)
-        or inspect.iscoroutinefunction(inspect.unwrap(handler))
-        or getattr(handler, "__name__", "") == "<lambda>"
-    )
+    """Whether a coroutine function is, or is behind, it: a decorated one may not look like one.
+
+    A lambda may hide either, and what blocks must not come onto the loop: see `_Coloured`."""
+    return is_for_loop(handler) or inspect.iscoroutinefunction(inspect.unwrap(handler))
 
 
 def value_of(message: Received, kind: type[T]) -> T:
