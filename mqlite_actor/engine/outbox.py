@@ -11,7 +11,8 @@ alone: that is noticed after each one, and the rest is refused.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, Final, TypeVar, cast
@@ -316,6 +317,21 @@ def tx_seconds(seconds: float, backend: Backend) -> float:
     if not 0 < seconds <= most:
         raise InvalidArgument(f"seconds: more than 0 and at most {most:.0f}")
     return seconds
+
+
+@contextmanager
+def inside_of(hold: Hold) -> Iterator[None]:
+    """A block of whoever holds the writer.
+
+    It may be left in another context than it was entered in: a framework runs the two halves of a
+    dependency with a yield, or of a fixture, in copies of one. Then there is nothing to reset, and
+    nothing may stand in the way of the transaction's end."""
+    token = inside.set(hold)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # it "was created in a different Context"
+            inside.reset(token)
 
 
 def check_outside() -> None:

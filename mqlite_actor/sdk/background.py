@@ -172,13 +172,15 @@ class Background(Generic[H]):
         *,
         undo: Undo[T] | None = None,
         is_noted: bool = False,
+        is_late: bool = False,
     ) -> T:
         """Run `function` in the trio thread and wait for it. For threads without a loop.
 
         An interrupt (what a signal handler raises) cancels the call, waits for its end, and gives
         back through `undo` what it had fetched; with `is_noted` it says whether it was done.
+        `is_late`: it belongs to something that a closing engine waits for, so it may come then.
         """
-        self._check()
+        self._check(is_late=is_late)
         done = threading.Lock()  # an Event whose wait is interrupted may break
         done.acquire()
         job = _Job(function, undo, done.release)
@@ -197,10 +199,14 @@ class Background(Generic[H]):
             raise
 
     async def call_async(
-        self, function: Callable[[], Awaitable[T]], *, undo: Undo[T] | None = None
+        self,
+        function: Callable[[], Awaitable[T]],
+        *,
+        undo: Undo[T] | None = None,
+        is_late: bool = False,
     ) -> T:
         """The same for a task of asyncio, of whatever loop; a cancellation is passed on."""
-        job, done = self._submit_here(function, undo)
+        job, done = self._submit_here(function, undo, is_late=is_late)
         cancelled = await wait_out(done, partial(self.post, job.withdraw))
         if cancelled is not None:
             await self._give_back_async(job)
@@ -209,14 +215,18 @@ class Background(Generic[H]):
         return result
 
     async def finish_async(
-        self, function: Callable[[], Awaitable[T]], *, is_cancellable: bool = False
+        self,
+        function: Callable[[], Awaitable[T]],
+        *,
+        is_cancellable: bool = False,
+        is_late: bool = False,
     ) -> T:
         """The same for what cannot be undone: its outcome is told, whatever is cancelled meanwhile.
 
         Such a cancellation comes afterwards, when the task waits for something the next time.
         With `is_cancellable` it is passed on, and raised if that is how `function` ended.
         """
-        job, done = self._submit_here(function, None)
+        job, done = self._submit_here(function, None, is_late=is_late)
         task = asyncio.current_task()
         before = 0 if task is None else task.cancelling()
         cut = partial(self.post, job.withdraw) if is_cancellable else _nothing
@@ -230,7 +240,11 @@ class Background(Generic[H]):
         return result
 
     def _submit_here(
-        self, function: Callable[[], Awaitable[Any]], undo: Undo[Any] | None
+        self,
+        function: Callable[[], Awaitable[Any]],
+        undo: Undo[Any] | None,
+        *,
+        is_late: bool = False,
     ) -> tuple[_Job, asyncio.Event]:
         """A job, and what is set in this loop when it has ended."""
         loop = asyncio.get_running_loop()
@@ -240,7 +254,7 @@ class Background(Generic[H]):
             with contextlib.suppress(RuntimeError):  # the loop is gone, and the task with it
                 loop.call_soon_threadsafe(done.set)
 
-        return self._submit(function, undo, tell), done
+        return self._submit(function, undo, tell, is_late=is_late), done
 
     def start_job(self, function: Callable[[], Awaitable[object]]) -> Callable[[], None]:
         """Run `function` beside the calls; what is returned cancels it and waits for its end."""
@@ -268,17 +282,19 @@ class Background(Generic[H]):
         function: Callable[[], Awaitable[Any]],
         undo: Undo[Any] | None,
         tell: Callable[[], object],
+        *,
+        is_late: bool = False,
     ) -> _Job:
-        self._check()
+        self._check(is_late=is_late)
         job = _Job(function, undo, tell)
         self._send(job)
         return job
 
-    def _check(self) -> None:
+    def _check(self, *, is_late: bool = False) -> None:
         check_process(self._origin)
         if threading.get_ident() == self._thread.ident:
             raise InvalidArgument(INSIDE)
-        if self._token is None or self._closing.is_set():
+        if self._token is None or (self._closing.is_set() and not is_late):
             raise self._closed()
 
     def _send(self, job: _Job) -> None:

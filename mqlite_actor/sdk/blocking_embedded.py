@@ -13,7 +13,7 @@ from typing import Any, TypeVar, Unpack
 
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.wire import Message
-from mqlite_actor.engine.outbox import Hold, check_outside, inside
+from mqlite_actor.engine.outbox import Hold, check_outside, inside_of
 from mqlite_actor.sdk.background import DONE, Background
 from mqlite_actor.sdk.blocking import SyncHandle
 from mqlite_actor.sdk.embedded import Embedded, opener_of
@@ -51,17 +51,16 @@ class SyncEmbedded(SyncHandle):
         try:
             with settled_if_committed() as settled:
                 hold = self._background.call(partial(_take, self._engine, seconds, kept))
-                token = inside.set(hold)
                 try:
-                    yield SyncTx(_DistantHold(self._background, hold), settled)
+                    with inside_of(hold):
+                        yield SyncTx(_DistantHold(self._background, hold), settled)
                     is_commit = True
                 finally:
-                    inside.reset(token)
-                    self._background.call(partial(hold.end, is_commit=is_commit))
+                    self._background.call(partial(hold.end, is_commit=is_commit), is_late=True)
         except BaseException as error:
             for each in kept:
                 if each.is_open:  # an interrupt came before its end was asked for
-                    self._background.call(partial(each.end, is_commit=False))
+                    self._background.call(partial(each.end, is_commit=False), is_late=True)
                 if each.is_committed and DONE not in getattr(error, "__notes__", ()):
                     error.add_note(DONE)
             raise
@@ -136,10 +135,10 @@ class _DistantHold:
         self._hold = hold
 
     def execute(self, sql: str, arguments: Sequence[Any]) -> list[Any]:
-        return self._background.call(partial(self._hold.execute, sql, arguments))
+        return self._background.call(partial(self._hold.execute, sql, arguments), is_late=True)
 
     def call(self, request: Any) -> Any:  # noqa: ANN401  # the verbs of SyncTx pair the types
-        return self._background.call(partial(self._hold.call, request))
+        return self._background.call(partial(self._hold.call, request), is_late=True)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from mqlite_actor.contract.errors import Closed
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.engine.interrupts import block
 from mqlite_actor.engine.opening import open_engine, run_engine
-from mqlite_actor.engine.outbox import Hold, check_outside, inside
+from mqlite_actor.engine.outbox import Hold, check_outside, inside_of
 from mqlite_actor.sdk.address import parse_store
 from mqlite_actor.sdk.background import Background
 from mqlite_actor.sdk.handing import undo_of
@@ -81,15 +81,14 @@ class Embedded(Handle):
         the statements.
         """
         hold = await self.engine.hold(seconds)
-        token = inside.set(hold)
         is_commit = False
         with settled_if_committed() as settled:
             try:
-                yield Tx(hold, settled)
-                await trio.lowlevel.checkpoint_if_cancelled()
+                with inside_of(hold):
+                    yield Tx(hold, settled)
+                    await trio.lowlevel.checkpoint_if_cancelled()
                 is_commit = True
             finally:
-                inside.reset(token)
                 await hold.end(is_commit=is_commit)
 
     async def run_tx(
@@ -200,16 +199,17 @@ class AsyncioEmbedded(Embedded):
         check_outside()
         call = self._background.call_async
         hold = await call(partial(self.engine.hold, seconds), undo=leave)
-        token = inside.set(hold)
         is_commit = False
         with settled_if_committed() as settled:
             try:
-                yield Tx(_DistantHold(self._background, hold), settled)
-                await asyncio.sleep(0)  # the last moment at which a cancellation rolls back
+                with inside_of(hold):
+                    yield Tx(_DistantHold(self._background, hold), settled)
+                    await asyncio.sleep(0)  # the last moment at which a cancellation rolls back
                 is_commit = True
             finally:
-                inside.reset(token)
-                await self._background.finish_async(partial(hold.end, is_commit=is_commit))
+                await self._background.finish_async(
+                    partial(hold.end, is_commit=is_commit), is_late=True
+                )
 
     async def run_tx(
         self, function: Callable[[SyncTx], T], *, seconds: float = limits.TX_SECONDS
@@ -268,10 +268,12 @@ class _DistantHold:
         self._hold = hold
 
     async def execute(self, sql: str, arguments: Sequence[Any]) -> list[Any]:
-        return await self._background.call_async(partial(self._hold.execute, sql, arguments))
+        return await self._background.call_async(
+            partial(self._hold.execute, sql, arguments), is_late=True
+        )
 
     async def call(self, request: Any) -> Any:  # noqa: ANN401  # the verbs of Tx pair the types
-        return await self._background.call_async(partial(self._hold.call, request))
+        return await self._background.call_async(partial(self._hold.call, request), is_late=True)
 
 
 async def leave(hold: Hold) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -92,7 +92,7 @@ def test_what_works_and_then_returns_an_awaitable_works_once_for_each_message(ba
             if len(told) == 6:
                 receiver.stop()
 
-        def charge(value: int, message: mq.HeldMessage) -> object:
+        def charge(value: int, message: mq.HeldMessage) -> Awaitable[None]:
             charged.append(value)
             return tell(value, message)
 
