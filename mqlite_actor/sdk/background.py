@@ -162,6 +162,7 @@ class Background(Generic[H]):
 
     async def close_async(self) -> None:
         """The same for a task of asyncio."""
+        self.post(self._closing.set)  # whether or not a thread can be had to wait in
         await to_its_end(self.close)
 
     # -- calling -----------------------------------------------------------------------------------
@@ -368,10 +369,20 @@ class Background(Generic[H]):
             with job.scope:
                 try:
                     result = outcome.Value(await job.function())
-                except Exception as error:  # noqa: BLE001  # it belongs to the caller
-                    result = outcome.Error(error)
+                except BaseException as error:
+                    own = _without_cancellations(error)
+                    if own is None:
+                        raise
+                    result = outcome.Error(own)  # it belongs to the caller; a SystemExit, too
         finally:
             job.finish(result)
+
+
+def _without_cancellations(error: BaseException) -> BaseException | None:
+    """What is left of it without trio's own: a nursery packs them into its group."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)[1]
+    return None if isinstance(error, trio.Cancelled) else error
 
 
 def _giving_back(job: _Job) -> Callable[[], Awaitable[None]] | None:

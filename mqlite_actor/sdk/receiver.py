@@ -56,9 +56,10 @@ _log = logging.getLogger("mqlite.receiver")
 
 
 class StrayCancellation(Exception):
-    """A handler on asyncio let a CancelledError out though neither it nor the run was cancelled.
+    """A handler let a CancelledError of asyncio out though neither it nor the run was cancelled.
 
-    Awaiting a task that somebody else cancelled does that. For the policy it is a failure like any.
+    Awaiting a task that somebody else cancelled does that, in a loop of its own, too. For the
+    policy it is a failure like any.
     """
 
 
@@ -185,8 +186,8 @@ class Receiver:
         except Exception as error:  # noqa: BLE001  # whatever it was: the policy decides
             failure = error
             verdict = self._judge(held, error)
-        except anyio.get_cancelled_exc_class() as error:
-            if held.scope.cancel_called or _is_cancelled() or not _is_stray():
+        except (anyio.get_cancelled_exc_class(), asyncio.CancelledError) as error:
+            if _is_meant(error, held.scope):
                 raise
             failure = StrayCancellation("nobody cancelled the handler; something it awaited was")
             failure.__cause__ = error
@@ -327,13 +328,15 @@ def _is_cancelled() -> bool:
     return anyio.current_effective_deadline() == -math.inf
 
 
-def _is_stray() -> bool:
-    """Whether a cancellation that is under way is nobody's: asyncio passes on that of another
-    task, and counts those which were meant for this one. Trio has no such thing."""
+def _is_meant(error: BaseException, scope: anyio.CancelScope) -> bool:
+    """Whether a cancellation that is under way is the handler's or the run's, and not one that
+    asyncio has passed on of another task: it counts those which were meant for this one."""
     if trio.lowlevel.in_trio_task():
-        return False
+        return not isinstance(error, asyncio.CancelledError)  # of a loop in the handler's thread
+    if scope.cancel_called or _is_cancelled():
+        return True
     task = asyncio.current_task()
-    return task is not None and not task.cancelling()
+    return task is None or task.cancelling() > 0
 
 
 def _single(error: BaseException) -> BaseException:
