@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 
 import outcome
 import trio
@@ -21,9 +21,11 @@ from mqlite_actor.engine.actor import Actor
 from mqlite_actor.engine.outbox import Hold
 from mqlite_actor.storage.store import DistantStore, Store
 
+T = TypeVar("T")
 
-class _Opening:
-    """One opening in its thread, and how to end it."""
+
+class _Step:
+    """One step of an opening in its thread, and how to end it."""
 
     __slots__ = ("_end", "_is_given_up", "is_over")
 
@@ -51,22 +53,33 @@ class _Opening:
             if self._end is not None:
                 self._end()
 
+    @trio.lowlevel.enable_ki_protection
+    async def taken(self, step: Callable[[], T]) -> T:
+        """Run it to its end. An error behind a cancellation is taken for its effect."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.watch)
+            with trio.CancelScope(shield=True):
+                ended = await outcome.acapture(trio.to_thread.run_sync, step)
+            self.is_over.set()
+        if isinstance(ended, outcome.Error):
+            await trio.lowlevel.checkpoint_if_cancelled()
+        return ended.unwrap()
 
-@trio.lowlevel.enable_ki_protection
+
 async def open_to_its_end(opening: Callable[..., Store]) -> Store:
     """What `opening(on_dial=…)` opens, in a thread that is never left behind: a file half opened
     would keep its lock. Raises what it raises; cancelled if that was because of a cancellation."""
-    own = _Opening()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(own.watch)
-        with trio.CancelScope(shield=True):
-            opened = await outcome.acapture(
-                trio.to_thread.run_sync, partial(opening, on_dial=own.dialled)
-            )
-        own.is_over.set()
-    if isinstance(opened, outcome.Error):
-        await trio.lowlevel.checkpoint_if_cancelled()
-    return opened.unwrap()
+    own = _Step()
+    return await own.taken(partial(opening, on_dial=own.dialled))
+
+
+async def begin_to_its_end(store: Store, step: Callable[[], T]) -> T:
+    """The same for a step on a store that is open and serves nobody yet."""
+    own = _Step()
+    if store.backend.is_remote:
+        own.dialled(cast("DistantStore", store).cut)
+    return await own.taken(step)
 
 
 @trio.lowlevel.enable_ki_protection

@@ -18,7 +18,7 @@ from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.group import run_group
 from mqlite_actor.engine.interrupts import block
-from mqlite_actor.engine.leaving import close_store, open_to_its_end
+from mqlite_actor.engine.leaving import begin_to_its_end, close_store, open_to_its_end
 from mqlite_actor.storage.opening import open_any
 from mqlite_actor.storage.store import Store
 
@@ -69,11 +69,15 @@ async def _recover(store: Store, options: EngineOptions) -> Counter[tuple[str, s
     events: Counter[tuple[str, str]] = Counter()
     table = commands.Table(commands.INTERNAL)
     command = commands.Recover(limit=limits.RECOVERY_ROWS)
-    found = command.limit
-    while found >= command.limit:
-        result = await trio.to_thread.run_sync(run_group, store, table, [command], options.clock)
-        found = result.outcomes[0].unwrap()
+
+    def step() -> int:
+        result = run_group(store, table, [command], options.clock)
         events.update(result.events)
+        found: int = result.outcomes[0].unwrap()
+        return found
+
+    while await begin_to_its_end(store, step) >= command.limit:
+        continue
     return events
 
 

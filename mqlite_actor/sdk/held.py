@@ -160,7 +160,7 @@ class SyncHeldMessage(SyncReceivedMessage):
 
 
 def _either(name: str) -> Callable[..., Any]:
-    def verb(self: EitherHeldMessage, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401  # its own
+    def verb(self: EitherHeldMessage, *arguments: object, **options: object) -> object:
         side = self._held if self._is_here() else super(EitherHeldMessage, self)
         return getattr(side, name)(*arguments, **options)
 

@@ -111,6 +111,29 @@ async def test_a_program_ends_although_its_database_is_silent(server: HranaServe
     assert len(told) == 1
 
 
+@pytest.mark.parametrize("said", ["SELECT", "locked_until <="], ids=["first words", "recovery"])
+async def test_a_cancelled_opening_ends_although_its_database_is_silent(
+    server: HranaServer, said: str
+) -> None:
+    async with mq.open_embedded(server.dsn, background=False) as q:
+        await q.create_queue("q")
+
+    def asks(request: Request) -> bool:
+        return any(said in text for text in request.statements)
+
+    with silent_from(server, asks) as hold:
+        async with in_time(), trio.open_nursery() as nursery:
+
+            async def opening() -> None:
+                async with mq.open_embedded(server.dsn):
+                    raise AssertionError("nobody answered")
+
+            nursery.start_soon(opening)
+            await reached(hold)
+            nursery.cancel_scope.cancel()
+        assert nursery.cancel_scope.cancelled_caught
+
+
 async def test_nobody_waits_for_the_good_bye_to_be_heard(server: HranaServer) -> None:
     with silent_from(server, leaves) as hold:
         async with in_time(), mq.open_embedded(server.dsn) as q:

@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import threading
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -98,7 +99,8 @@ def test_a_handle_that_is_being_closed_lets_a_tasks_transaction_end(tmp_path: Pa
             working = asyncio.create_task(work())
             await inside.wait()
             ending = asyncio.create_task(stack.aclose())
-            while not q._background._closing.is_set():  # type: ignore[attr-defined]  # asyncio's
+            background: Any = q._background  # type: ignore[attr-defined]  # asyncio's handle
+            while not background._closing.is_set():
                 await anyio.lowlevel.checkpoint()
             closing.set()
             await working
