@@ -25,6 +25,7 @@ from mqlite_actor.contract.errors import (
 )
 from mqlite_actor.contract.ext import BackupRequest, BackupResponse
 from mqlite_actor.engine import commands
+from mqlite_actor.engine.thread import run_apart
 from mqlite_actor.storage import snapshot
 from mqlite_actor.storage.snapshot import Snapshot
 from mqlite_actor.storage.store import Store
@@ -99,7 +100,7 @@ class Backups:
         removed: list[str] = []
         if size and request.keep:
             prune = partial(snapshot.prune_series, series, request.keep, now_ms)
-            removed = await trio.to_thread.run_sync(prune)
+            removed = await run_apart(prune)
         return BackupResponse(
             done=size > 0,
             path=path,
@@ -117,7 +118,7 @@ class Backups:
                 return 0
         await self._run(copy.close)
         try:
-            return await trio.to_thread.run_sync(copy.finish)
+            return await run_apart(copy.finish)
         except StorageFailed:
             await trio.lowlevel.checkpoint_if_cancelled()  # then it was broken off for that
             raise
@@ -127,14 +128,14 @@ class Backups:
         try:
             await self._run(copy.close)
         except Closed:  # the source with all that hung on it was closed by the engine
-            await trio.to_thread.run_sync(copy.close)
-        await trio.to_thread.run_sync(copy.discard)
+            await run_apart(copy.close)
+        await run_apart(copy.discard)
 
     async def _run(self, step: Callable[[], T]) -> T:
         if self._store.is_memory:
             reply: T = await self._submit(commands.CopyPages(step))
             return reply
-        return await trio.to_thread.run_sync(step)
+        return await run_apart(step)
 
     def _is_over(self) -> bool:
         """In a worker thread: is the check of the copy to be broken off?"""

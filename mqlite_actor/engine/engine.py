@@ -35,7 +35,7 @@ from mqlite_actor.engine.leaving import run_to_its_end
 from mqlite_actor.engine.mailbox import Command, Job
 from mqlite_actor.engine.meters import StorageMeter
 from mqlite_actor.engine.observing import Observer
-from mqlite_actor.engine.outbox import Hold, UserTransaction
+from mqlite_actor.engine.outbox import Hold, Seconds, UserTransaction
 from mqlite_actor.engine.outcomes import GroupResult
 from mqlite_actor.engine.place import Inline
 from mqlite_actor.engine.readers import READS, LookOut
@@ -204,7 +204,7 @@ class Engine:
             reply = await self._filtering.send(cast("Sending", request), reply)
         return cast("R", reply)
 
-    async def hold(self, seconds: float = limits.TX_SECONDS) -> Hold:
+    async def hold(self, seconds: Seconds = limits.TX_SECONDS) -> Hold:
         """The writer for one transaction of the caller's; `Hold.end` gives it back.
 
         Everything else waits meanwhile, so after `seconds` (at most 30) it is rolled back and its
@@ -216,7 +216,7 @@ class Engine:
         return hold
 
     async def run_tx(
-        self, function: Callable[[UserTransaction], T], seconds: float = limits.TX_SECONDS
+        self, function: Callable[[UserTransaction], T], seconds: Seconds = limits.TX_SECONDS
     ) -> T:
         """Run a plain function in the storage thread inside one transaction; its result.
 
@@ -226,6 +226,7 @@ class Engine:
         hold = await self.hold(seconds)
         is_commit = False
         try:
+            await trio.lowlevel.checkpoint_if_cancelled()  # BEGIN may have waited for somebody
             result: T = await hold.run(function)
             await trio.lowlevel.checkpoint_if_cancelled()
             is_commit = True

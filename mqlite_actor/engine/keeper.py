@@ -28,6 +28,7 @@ from mqlite_actor.engine import commands
 from mqlite_actor.engine.diagnostics import Report, unreported
 from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.sweeper import Health
+from mqlite_actor.engine.thread import run_apart
 from mqlite_actor.storage.failures import mapped
 from mqlite_actor.storage.store import Store
 
@@ -104,7 +105,7 @@ class Keeper:
                 self.failures = 0
 
     async def _move_log(self) -> None:
-        await trio.to_thread.run_sync(self._store.checkpoint_passive)
+        await run_apart(self._store.checkpoint_passive)
         self.checkpoints += 1
         # Each try syncs the disk: the next only when there is as much again to move.
         self._due_at = self._store.log_pages + limits.CHECKPOINT_PAGES

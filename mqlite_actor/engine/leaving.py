@@ -19,6 +19,7 @@ import trio
 from mqlite_actor.contract import limits
 from mqlite_actor.engine.actor import Actor
 from mqlite_actor.engine.outbox import Hold
+from mqlite_actor.engine.thread import run_apart
 from mqlite_actor.storage.store import DistantStore, Store
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ class _Step:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.watch)
             with trio.CancelScope(shield=True):
-                ended = await outcome.acapture(trio.to_thread.run_sync, step)
+                ended = await outcome.acapture(run_apart, step)
             self.is_over.set()
         if isinstance(ended, outcome.Error):
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -101,12 +102,15 @@ async def close_store(store: Store) -> None:
     """`Store.close`, in a thread and not cancelled; a distant one has a moment to say good-bye."""
     with trio.CancelScope(shield=True):
         if not store.backend.is_remote:
-            await trio.to_thread.run_sync(store.close)
+            try:
+                await run_apart(store.close)
+            except RuntimeError:  # no thread is to be had, and the file has to be free
+                store.close()
             return
         async with trio.open_nursery() as nursery:
             cut = partial(_cut_after, cast("DistantStore", store), limits.GOODBYE_SECONDS)
             nursery.start_soon(cut)
-            await trio.to_thread.run_sync(store.close)
+            await run_apart(store.close)
             nursery.cancel_scope.cancel()
 
 

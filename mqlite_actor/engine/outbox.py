@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from datetime import timedelta
 from time import perf_counter
 from typing import Any, Final, TypeVar, cast
 
@@ -46,6 +47,8 @@ from mqlite_actor.storage.failures import is_constraint, mapped
 from mqlite_actor.storage.store import Backend, Store
 
 T = TypeVar("T")
+
+Seconds = float | timedelta
 
 _log = logging.getLogger("mqlite.engine")
 
@@ -95,7 +98,7 @@ class UserTransaction:
         except Exception as error:
             raise mapped(error) from error
         self._began = perf_counter()
-        self._ends_at = clock.monotonic() + seconds
+        self._ends_at = clock.monotonic() + seconds  # `tx_seconds` has seen it: nothing fails here
         self._now_ms = clock.now_ms()
 
     def execute(self, sql: str, arguments: Sequence[Value] = ()) -> list[Row]:
@@ -254,17 +257,18 @@ class Hold:
         """Begin, tell the holder, and wait for the end of it, at most its seconds."""
         try:
             self._transaction = await self._in_thread(self._make, self.seconds)
-        except MqliteError as error:
-            answer(Error(error))
+        except Exception as error:  # noqa: BLE001  # the others' engine must not end of it
+            failure = _not_begun(error)
+            answer(Error(failure))
             refused = GroupResult(0)
-            refused.timings.append(("transaction", error, 0.0, 1))
+            refused.timings.append(("transaction", failure, 0.0, 1))
             return refused
         answer(Done(self))
         with trio.move_on_after(self.seconds):
             await self._ended.wait()
         assert self._transaction is not None
         if not self._transaction.is_over:  # too late, or its holder was interrupted while it ended
-            await self._in_thread(self._transaction.roll_back)  # a statement stops by its own clock
+            await self._roll_back()  # a statement stops by its own clock
         self._ended.set()
         return self._transaction.result
 
@@ -299,9 +303,16 @@ class Hold:
                     await self._in_thread(self._transaction.commit)
             finally:
                 try:
-                    await self._in_thread(self._transaction.roll_back)
+                    await self._roll_back()
                 finally:
                     self._ended.set()  # else `lend` rolls it back: an interrupt passes the shield
+
+    async def _roll_back(self) -> None:
+        assert self._transaction is not None
+        try:
+            await self._in_thread(self._transaction.roll_back)
+        except RuntimeError:  # no thread can be started: rather hold the loop up than the writer
+            self._transaction.roll_back()
 
     async def _step(self, name: str, *arguments: Any) -> Any:  # noqa: ANN401  # passes them on
         """A step that has begun ends in its thread, shielded, before a cancellation shows."""
@@ -311,12 +322,23 @@ class Hold:
             return await self._in_thread(getattr(self._transaction, name), *arguments)
 
 
-def tx_seconds(seconds: float, backend: Backend) -> float:
+def _not_begun(error: Exception) -> MqliteError:
+    """What its holder is told. A thread that cannot be started is no fault of storage's."""
+    if isinstance(error, MqliteError):
+        return error
+    _log.error("a transaction could not begin", exc_info=error)
+    return Unavailable(f"the transaction could not begin ({error}); repeat after a pause")
+
+
+def tx_seconds(seconds: Seconds, backend: Backend) -> float:
     """How long a transaction may take, if it may take so long on this kind of store."""
     most = limits.TX_SECONDS if backend.is_remote else limits.TX_SECONDS_MAX
-    if not 0 < seconds <= most:
+    length = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+    if not isinstance(length, int | float):
+        raise InvalidArgument(f"seconds: a number or a timedelta, not {type(seconds).__name__}")
+    if not 0 < length <= most:
         raise InvalidArgument(f"seconds: more than 0 and at most {most:.0f}")
-    return seconds
+    return length
 
 
 @contextmanager

@@ -35,8 +35,9 @@ class StorageThread:
     async def run(self, function: Callable[..., T], *arguments: object) -> T:
         """The function's result, or its exception raised. Cancelled or not, it runs to its end."""
         if self._thread is None:
-            self._thread = Thread(target=self._obey, name="mqlite-storage", daemon=True)
-            self._thread.start()
+            thread = Thread(target=self._obey, name="mqlite-storage", daemon=True)
+            thread.start()  # RuntimeError where the system has none to spare
+            self._thread = thread
         back = trio.lowlevel.current_trio_token().run_sync_soon
         task = trio.lowlevel.current_task()
 
@@ -57,6 +58,15 @@ class StorageThread:
     def _obey(self) -> None:
         while (order := self._orders.get()) is not None:
             order()
+
+
+async def run_apart(function: Callable[[], T]) -> T:
+    """For what is rare and long: run it in a thread of trio's, to its end.
+
+    The engine's own limit for each: trio's common one is the program's, whose long work may take
+    all of it, and neither a checkpoint nor the end of the engine may wait for that. RuntimeError
+    where the system has no thread to spare; then nothing ran."""
+    return await trio.to_thread.run_sync(function, limiter=trio.CapacityLimiter(1))
 
 
 def _stay(_: object) -> trio.lowlevel.Abort:

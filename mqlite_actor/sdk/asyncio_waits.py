@@ -7,8 +7,12 @@ the end and is delivered after it, never instead of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
+
+import outcome
 
 
 async def wait_out(done: asyncio.Event, cut: Callable[[], object]) -> BaseException | None:
@@ -33,23 +37,31 @@ def cancel_again(task: asyncio.Task[Any], before: int) -> None:
 async def to_its_end(
     function: Callable[[], None],
     *,
-    cut: Callable[[], None] = lambda: None,
+    cut: Callable[[], object] = lambda: None,
     undo: Callable[[], None] | None = None,
 ) -> None:
     """Run a blocking function in a thread, to its end even if the task is cancelled meanwhile:
-    `cut` may hurry it then, and `undo` undoes what it did."""
-    running: Coroutine[Any, Any, None] = asyncio.to_thread(function)
-    task = asyncio.ensure_future(running)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-            cut()
+    `cut` may hurry it then, and `undo` undoes what it did.
+
+    The thread is its own: those of the loop are the program's, whose long work may have them all.
+    """
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    ended: list[outcome.Outcome[None]] = []
+
+    def run() -> None:
+        ended.append(outcome.capture(function))
+        with suppress(RuntimeError):  # the loop is gone, and the task with it
+            loop.call_soon_threadsafe(done.set)
+
+    thread = threading.Thread(target=run, name="mqlite waits")
+    thread.start()
+    cancelled = await wait_out(done, cut)
+    thread.join()  # it has said its last word
+    (result,) = ended
     if cancelled is None:
-        task.result()
+        result.unwrap()
         return
-    if undo is not None and task.exception() is None:
+    if undo is not None and isinstance(result, outcome.Value):
         await to_its_end(undo)
     raise cancelled

@@ -161,8 +161,8 @@ class Background(Generic[H]):
             raise failure
 
     async def close_async(self) -> None:
-        """The same for a task of asyncio."""
-        self.post(self._closing.set)  # whether or not a thread can be had to wait in
+        """The same for a task of asyncio; it ends even if no thread can be had to wait in."""
+        self.post(self._closing.set)
         await to_its_end(self.close)
 
     # -- calling -----------------------------------------------------------------------------------
@@ -248,8 +248,7 @@ class Background(Generic[H]):
         is_late: bool = False,
     ) -> tuple[_Job, asyncio.Event]:
         """A job, and what is set in this loop when it has ended."""
-        loop = asyncio.get_running_loop()
-        done = asyncio.Event()
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def tell() -> None:
             with contextlib.suppress(RuntimeError):  # the loop is gone, and the task with it

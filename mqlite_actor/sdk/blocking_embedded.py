@@ -16,6 +16,7 @@ from mqlite_actor.contract.wire import Message
 from mqlite_actor.engine.outbox import Hold, check_outside, inside_of
 from mqlite_actor.sdk.background import DONE, Background
 from mqlite_actor.sdk.blocking import SyncHandle
+from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.embedded import Embedded, opener_of
 from mqlite_actor.sdk.handing import undo_of
 from mqlite_actor.sdk.message import settled_if_committed
@@ -37,7 +38,7 @@ class SyncEmbedded(SyncHandle):
         self._background = background
 
     @contextmanager
-    def tx(self, *, seconds: float = limits.TX_SECONDS) -> Iterator[SyncTx]:
+    def tx(self, *, seconds: Duration = limits.TX_SECONDS) -> Iterator[SyncTx]:
         """A transaction of your rows and our messages; commits when the block ends well.
 
         An exception rolls back; one that a signal handler raises during the commit comes behind it,
@@ -65,7 +66,9 @@ class SyncEmbedded(SyncHandle):
                     error.add_note(DONE)
             raise
 
-    def run_tx(self, function: Callable[[SyncTx], T], *, seconds: float = limits.TX_SECONDS) -> T:
+    def run_tx(
+        self, function: Callable[[SyncTx], T], *, seconds: Duration = limits.TX_SECONDS
+    ) -> T:
         """Run a plain function inside a transaction in the storage thread; its result.
 
         Commits when it returns, rolls back when it raises. An exception that a signal handler
@@ -118,7 +121,7 @@ class SyncEmbedded(SyncHandle):
         self._background.call(partial(inner.give_back, queue, messages, attempt_id=attempt_id))
 
 
-async def _take(engine: Any, seconds: float, kept: list[Hold]) -> Hold:  # noqa: ANN401  # an Engine
+async def _take(engine: Any, seconds: Duration, kept: list[Hold]) -> Hold:  # noqa: ANN401  # an Engine
     """The writer, and a note of it for whoever has to give it back."""
     hold: Hold = await engine.hold(seconds)
     kept.append(hold)

@@ -27,6 +27,7 @@ from mqlite_actor.engine.opening import open_engine, run_engine
 from mqlite_actor.engine.outbox import Hold, check_outside, inside_of
 from mqlite_actor.sdk.address import parse_store
 from mqlite_actor.sdk.background import Background
+from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handing import undo_of
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.message import settled_if_committed
@@ -71,7 +72,7 @@ class Embedded(Handle):
         await self.engine.hand_back(request, wire.MessagesResponse(messages=list(messages)))
 
     @block
-    async def tx(self, *, seconds: float = limits.TX_SECONDS) -> AsyncIterator[Tx]:
+    async def tx(self, *, seconds: Duration = limits.TX_SECONDS) -> AsyncIterator[Tx]:
         """A transaction of your rows and our messages; commits when the block ends well.
 
         An exception or a cancellation rolls back, shielded; a cancellation that comes during the
@@ -92,7 +93,7 @@ class Embedded(Handle):
                 await hold.end(is_commit=is_commit)
 
     async def run_tx(
-        self, function: Callable[[SyncTx], T], *, seconds: float = limits.TX_SECONDS
+        self, function: Callable[[SyncTx], T], *, seconds: Duration = limits.TX_SECONDS
     ) -> T:
         """Run a plain function inside a transaction in the storage thread; its result.
 
@@ -195,7 +196,7 @@ class AsyncioEmbedded(Embedded):
         await self._background.call_async(giving)
 
     @asynccontextmanager
-    async def tx(self, *, seconds: float = limits.TX_SECONDS) -> AsyncIterator[Tx]:
+    async def tx(self, *, seconds: Duration = limits.TX_SECONDS) -> AsyncIterator[Tx]:
         check_outside()
         call = self._background.call_async
         hold = await call(partial(self.engine.hold, seconds), undo=leave)
@@ -212,7 +213,7 @@ class AsyncioEmbedded(Embedded):
                 )
 
     async def run_tx(
-        self, function: Callable[[SyncTx], T], *, seconds: float = limits.TX_SECONDS
+        self, function: Callable[[SyncTx], T], *, seconds: Duration = limits.TX_SECONDS
     ) -> T:
         check_outside()
         running = partial(self._background.inner.run_tx, function, seconds=seconds)

@@ -6,7 +6,10 @@ import math
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trio
@@ -47,6 +50,17 @@ async def test_seconds_beyond_the_limit_are_refused(q: Embedded, seconds: float)
     with pytest.raises(InvalidArgument, match="at most 30"):
         await q.run_tx(write_sync, seconds=seconds)
     assert not await is_done(q)
+
+
+@pytest.mark.parametrize("seconds", [Decimal("1.5"), "1", None])
+async def test_seconds_that_are_no_duration_are_refused_and_end_nothing(
+    q: Embedded, seconds: object
+) -> None:
+    with pytest.raises(InvalidArgument, match="a number or a timedelta"):
+        await q.run_tx(write_sync, seconds=cast("float", seconds))
+    assert not await is_done(q)
+    await q.run_tx(write_sync, seconds=timedelta(seconds=1.5))
+    assert await is_done(q)
 
 
 async def test_a_block_that_idles_is_rolled_back_and_the_others_go_on(

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -340,3 +341,20 @@ with mq.open_embedded_sync('file:mq.db'):
         assert process.stdout.readline() == "open\n"
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(BOUND_SECONDS) == -signal.SIGTERM
+
+
+def test_a_loop_whose_threads_are_all_at_work_opens_and_closes_a_handle() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        work_is_over = threading.Event()
+        with ThreadPoolExecutor(1) as executor:
+            loop.set_default_executor(executor)
+            working = loop.run_in_executor(None, work_is_over.wait, 2 * BOUND_SECONDS)
+            try:
+                async with asyncio.timeout(BOUND_SECONDS), mq.open_embedded(":memory:") as q:
+                    await q.create_queue("q")
+            finally:
+                work_is_over.set()
+                await working
+
+    asyncio.run(main())
