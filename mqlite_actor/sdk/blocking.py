@@ -216,7 +216,7 @@ class SyncHandle:
             yield SyncReceivedMessage(message)
 
     def queue(self, name: str, kind: type[T]) -> SyncTypedQueue[T]:
-        """A queue whose bodies are JSON of one type: a msgspec struct, a dataclass, list[int] …"""
+        """A queue of JSON bodies of one type (struct, dataclass, list[int] …), or a refusal."""
         module = import_module("mqlite_actor.sdk.blocking_typed")
         return cast("SyncTypedQueue[T]", module.SyncTypedQueue(self, self._twin, name, kind))
 

@@ -121,7 +121,11 @@ class SyncEmbedded(SyncHandle):
         self._background.call(partial(inner.give_back, queue, messages, attempt_id=attempt_id))
 
 
-async def _take(engine: Any, seconds: Duration, kept: list[Hold]) -> Hold:  # noqa: ANN401  # an Engine
+async def _take(
+    engine: Any,  # noqa: ANN401  # an Engine
+    seconds: Duration,
+    kept: list[Hold],
+) -> Hold:
     """The writer, and a note of it for whoever has to give it back."""
     hold: Hold = await engine.hold(seconds)
     kept.append(hold)

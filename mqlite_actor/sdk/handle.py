@@ -116,7 +116,7 @@ class Handle(Entities, Extensions, Administration):
                 return
 
     def queue(self, name: str, kind: type[T]) -> TypedQueue[T]:
-        """A queue whose bodies are JSON of one type: a msgspec struct, a dataclass, list[int] …"""
+        """A queue of JSON bodies of one type (struct, dataclass, list[int] …), or a refusal."""
         module = import_module("mqlite_actor.sdk.typed")
         return cast("TypedQueue[T]", module.TypedQueue(self, name, kind))
 

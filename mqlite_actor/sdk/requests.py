@@ -72,9 +72,15 @@ def message(body: Body = b"", **fields: str | Mapping[str, str]) -> Message:
 def batch(messages: Iterable[Message | Body]) -> list[Message]:
     """Messages as they are, payloads as messages."""
     # Most give a list, and the question about Mapping costs as much as all the rest.
-    if type(messages) is not list and isinstance(messages, str | bytes | bytearray | Mapping):
-        raise InvalidArgument("messages: give a list of messages, or use send_one")
+    if type(messages) is not list:
+        check_many(messages)
     return [each if isinstance(each, Message) else _plain(each) for each in messages]
+
+
+def check_many(messages: Iterable[object]) -> None:
+    """InvalidArgument for one text or mapping, whose letters or keys nobody means to send."""
+    if isinstance(messages, str | bytes | bytearray | Mapping):
+        raise InvalidArgument("messages: give a list of messages, or use send_one")
 
 
 def _plain(body: Body) -> Message:
@@ -104,6 +110,7 @@ def payload(body: Body) -> tuple[bytes, str]:
 
 def parts(messages: Iterable[Message | Body]) -> Iterator[list[Message]]:
     """The same messages in lists that each fit one call."""
+    check_many(messages)
     part: list[Message] = []
     size = 0
     for each in messages:

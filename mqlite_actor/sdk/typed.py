@@ -10,12 +10,16 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Generic, TypeVar, Unpack
 
 import anyio
 import anyio.to_thread
+import msgspec
+import msgspec.inspect
+import msgspec.json
 
 from mqlite_actor.contract.errors import InvalidArgument, MqliteError
 from mqlite_actor.contract.wire import Message
@@ -35,6 +39,11 @@ UNFIT = "unfit body"
 """The reason of dead letters whose body is not of the queue's type."""
 
 
+CONTAINERS = (
+    msgspec.inspect.ListType, msgspec.inspect.SetType, msgspec.inspect.FrozenSetType,
+    msgspec.inspect.VarTupleType, msgspec.inspect.DictType,
+)  # fmt: skip
+
 _log = logging.getLogger("mqlite.typed")
 
 
@@ -44,6 +53,7 @@ class TypedQueue(Generic[T]):
     __slots__ = ("_handle", "kind", "name")
 
     def __init__(self, handle: Handle, name: str, kind: type[T]) -> None:
+        check_kind(kind)
         self._handle = handle
         self.name = name
         self.kind = kind
@@ -78,6 +88,7 @@ class TypedQueue(Generic[T]):
 
     async def send(self, values: Iterable[T], *, ttl: Duration | None = None) -> list[int]:
         """As `Handle.send`, with values for bodies."""
+        requests.check_many(values)
         messages = [
             Message(body=requests.as_json(value), content_type=requests.JSON_TYPE)
             for value in values
@@ -129,6 +140,38 @@ class TypedQueue(Generic[T]):
         """A consumer whose handler gets the value and the message. Options: `ReceiverOptions`."""
         given: ReceiverOptions = {**options, "on_failure": deciding(options.get("on_failure"))}
         return TypedReceiver(self._handle.receiver(self.name, **given), self.kind)
+
+
+def check_kind(kind: Any) -> None:  # noqa: ANN401  # whatever a program gives
+    """InvalidArgument for a type into which no JSON is decoded: each body would be unfit."""
+    try:
+        _check_kind(kind)
+    except TypeError:  # it has no hash, so nobody remembers it
+        _check_kind.__wrapped__(kind)
+
+
+@lru_cache(256)
+def _check_kind(kind: Any) -> None:  # noqa: ANN401  # as above
+    try:
+        info: object = msgspec.inspect.type_info(kind)
+        msgspec.json.Decoder(kind)
+    except Exception as error:
+        raise InvalidArgument(f"kind: no JSON becomes a {kind!r}: {error}") from error
+    while isinstance(info, CONTAINERS):
+        info = info.value_type if isinstance(info, msgspec.inspect.DictType) else info.item_type
+    if isinstance(info, msgspec.inspect.CustomType) and not _may_be_plain(info.cls):
+        raise InvalidArgument(
+            f"kind: no JSON becomes a {info.cls.__qualname__}; give a dataclass, a TypedDict, a"
+            " msgspec.Struct or a built-in type, or decode plain messages yourself"
+        )
+
+
+def _may_be_plain(kind: type) -> bool:
+    """Whether some value of JSON is one as it is: an `object`, an `Iterable`."""
+    plain: tuple[object, ...] = ({}, [], "", 0, 0.5, True, None)
+    with suppress(TypeError):  # a protocol that cannot be asked
+        return any(isinstance(each, kind) for each in plain)
+    return True
 
 
 class UnfitBody(Exception):

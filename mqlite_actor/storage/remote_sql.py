@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import Final
 
 from mqlite_actor.contract.errors import InvalidArgument, TxTimeout
@@ -48,10 +49,22 @@ class RemoteSql:
             raise InvalidArgument("arguments: None, int, float, str or bytes")
         if any(isinstance(each, int) and not -(2**63) <= each < 2**63 for each in arguments):
             raise InvalidArgument("arguments: an integer of at most 64 bits")
+        if any(isinstance(each, float) and not isfinite(each) for each in arguments):
+            raise InvalidArgument("arguments: a finite number; no other goes to a remote store")
+        if any(isinstance(each, str) and not _is_encodable(each) for each in arguments):
+            raise InvalidArgument("arguments: a text without half a surrogate pair")
         found = self._run((sql, tuple(arguments)))
         if is_over():
             raise TxTimeout("the transaction took too long and was rolled back")
         return found
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check(sql: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -52,6 +53,18 @@ async def test_leaving_with_an_error_undoes_both(place: Place) -> None:
         await order()
     assert server.look("SELECT id FROM orders") == []
     assert (await q.stats("events")).total == 0
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, "\ud800", 2**63])
+async def test_a_value_that_cannot_travel_is_its_callers_fault_and_the_rest_goes_on(
+    place: Place, value: float | str
+) -> None:
+    q, server = place
+    async with q.tx() as tx:
+        with pytest.raises(InvalidArgument, match="arguments: "):
+            await tx.execute("INSERT INTO orders VALUES (1, ?)", (value,))
+        await tx.execute("INSERT INTO orders VALUES (2, 'tea')")
+    assert server.look("SELECT id FROM orders") == [(2,)]
 
 
 async def test_a_wrong_statement_is_told_and_the_rest_goes_on(place: Place) -> None:

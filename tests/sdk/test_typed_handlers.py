@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import anyio.from_thread
@@ -232,3 +232,39 @@ def test_a_coroutine_function_in_place_of_a_plain_one_commits_nothing(backend: s
             q.run_tx(coroutine)  # type: ignore[unused-coroutine]  # it gives none
         rows = q.run_tx(lambda tx: (row for row in tx.execute("VALUES (1), (2)")))
         assert list(rows) == [(1,), (2,)]
+
+
+class Plain:
+    """What no JSON becomes."""
+
+
+@pytest.mark.parametrize("kind", [Plain, list[Plain], dict[str, Plain], complex, "Plain"])
+def test_a_type_that_no_json_becomes_is_refused_before_it_rejects_every_message(
+    kind: type[object],
+) -> None:
+    with mq.open_embedded_sync(":memory:") as q, pytest.raises(mq.InvalidArgument, match="kind: "):
+        q.queue("q", kind)
+
+
+@pytest.mark.parametrize(
+    "kind", [object, dict[str, object], list[object], Iterable[int], Annotated[int, {}], Any]
+)
+def test_a_type_that_some_json_is_already_is_taken(kind: type[object]) -> None:
+    with mq.open_embedded_sync(":memory:") as q:
+        for _ in range(2):
+            assert q.queue("q", kind).kind is kind
+
+
+@both_loops
+def test_the_letters_of_one_text_are_not_sent_as_messages(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        ways: list[Callable[[Any], Any]] = [
+            partial(q.send, "q"), partial(q.send_all, "q"), q.queue("q", str).send
+        ]  # fmt: skip
+        for one in ("abc", b"abc", {"a": 1}):
+            for send in ways:
+                with pytest.raises(mq.InvalidArgument, match="give a list"):
+                    await send(one)
+        assert (await q.stats("q")).total == 0
+
+    on_queue(backend, body)
