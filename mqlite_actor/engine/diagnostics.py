@@ -10,7 +10,6 @@ so once, in the program's own log, and stops nothing and nobody (spec/tools.md 5
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -22,8 +21,9 @@ import msgspec
 from mqlite_actor.contract.errors import InvalidArgument, MqliteError
 from mqlite_actor.contract.limits import MIB
 from mqlite_actor.contract.observe import DiagnosticsInfo, EarlierBoot
+from mqlite_actor.logs import logger
 
-_log = logging.getLogger("mqlite.diagnostics")
+_log = logger("mqlite.diagnostics")
 
 NAME: Final = "diagnostics.jsonl"
 FILES: Final = 4

@@ -15,7 +15,6 @@ the file is opened anew before anything else runs on it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from itertools import takewhile
 from time import perf_counter
@@ -37,11 +36,12 @@ from mqlite_actor.contract.errors import (
 from mqlite_actor.engine import admission, waves
 from mqlite_actor.engine.commands import ALONE, JudgedSend, Table
 from mqlite_actor.engine.outcomes import Broken, Done, GroupResult, NotBegun, Unknown, copy
+from mqlite_actor.logs import logger
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.failures import is_busy, mapped
 from mqlite_actor.storage.store import Store
 
-_log = logging.getLogger("mqlite.engine")
+_log = logger("mqlite.engine")
 
 SETTLES: Final = (
     wire.CompleteRequest, wire.CompleteBatchRequest, wire.AbandonRequest, wire.RejectRequest,

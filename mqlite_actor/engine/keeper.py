@@ -15,7 +15,6 @@ leaves its log to another program (EngineOptions.leaves_log) is only watched.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -29,10 +28,11 @@ from mqlite_actor.engine.diagnostics import Report, unreported
 from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.sweeper import Health
 from mqlite_actor.engine.thread import run_apart
+from mqlite_actor.logs import logger
 from mqlite_actor.storage.failures import mapped
 from mqlite_actor.storage.store import Store
 
-_log = logging.getLogger("mqlite.maintenance")
+_log = logger("mqlite.maintenance")
 
 
 @uninterrupted

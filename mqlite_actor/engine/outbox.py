@@ -10,7 +10,6 @@ alone: that is noticed after each one, and the rest is refused.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -40,6 +39,7 @@ from mqlite_actor.engine.filtering import Inquiry
 from mqlite_actor.engine.group import SENDS, nearly_full
 from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.outcomes import Answer, Done, GroupResult
+from mqlite_actor.logs import logger
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.semantics.routing import Undecided, Verdicts
 from mqlite_actor.storage.database import Row, Value
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 Seconds = float | timedelta
 
-_log = logging.getLogger("mqlite.engine")
+_log = logger("mqlite.engine")
 
 inside: ContextVar[Hold | None] = ContextVar("mqlite_inside_tx", default=None)
 """The transaction that this task holds, inherited by its children: while it is open, an engine call

@@ -12,7 +12,6 @@ when no connection is to be had.
 
 from __future__ import annotations
 
-import logging
 from enum import Enum
 from time import perf_counter
 from typing import Any, Final, Protocol
@@ -25,11 +24,12 @@ from mqlite_actor.contract.errors import CallerError, Internal, MqliteError, Una
 from mqlite_actor.contract.observe import StoragePool
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.mailbox import Command
+from mqlite_actor.logs import logger
 from mqlite_actor.semantics.operations import Operation
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.reading import Look, LooksAt, NoReader
 
-_log = logging.getLogger("mqlite.engine")
+_log = logger("mqlite.engine")
 
 
 class Place(Enum):

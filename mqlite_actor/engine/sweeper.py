@@ -10,7 +10,6 @@ in the contract's order, for tests and for engines without background work.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,9 +23,10 @@ from mqlite_actor.engine import commands
 from mqlite_actor.engine.diagnostics import Report, Trouble, detail_of, unreported
 from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.meters import Meter, error_code_of
+from mqlite_actor.logs import logger
 from mqlite_actor.semantics.sweep import Swept
 
-_log = logging.getLogger("mqlite.maintenance")
+_log = logger("mqlite.maintenance")
 
 Submit = Callable[[Any], Awaitable[Any]]
 

@@ -9,7 +9,6 @@ mended (faults B12).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -25,9 +24,10 @@ from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.meters import outcome_of
 from mqlite_actor.engine.outcomes import GroupResult
 from mqlite_actor.engine.sweeper import Health
+from mqlite_actor.logs import logger
 from mqlite_actor.storage.store import Store
 
-_log = logging.getLogger("mqlite.engine")
+_log = logger("mqlite.engine")
 
 IN_DOUBT: Final = frozenset({"busy", "connection", "corrupt", "io", "outcome_unknown"})
 """Outcomes of the last group after which nobody knows whether the next will do better. A full disk

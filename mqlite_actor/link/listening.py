@@ -10,7 +10,6 @@ others nor the listener.
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import secrets
 import socket
@@ -28,8 +27,9 @@ from mqlite_actor.contract.errors import InvalidArgument, OpenError, Unsupported
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.link import peers
 from mqlite_actor.link.server import Completed, ServedLink
+from mqlite_actor.logs import logger
 
-_log = logging.getLogger("mqlite.link")
+_log = logger("mqlite.link")
 
 PATH_BYTES_MAX: Final = 90
 """Of a socket's path: the kernel takes 107, and it is made beside its place under a longer name."""

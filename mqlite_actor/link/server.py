@@ -13,7 +13,6 @@ R42).
 
 from __future__ import annotations
 
-import logging
 import math
 import socket
 from collections.abc import Awaitable, Callable
@@ -43,8 +42,9 @@ from mqlite_actor.link.frames import (
     Refusal,
 )
 from mqlite_actor.link.pipe import Bell, Pipe
+from mqlite_actor.logs import logger
 
-_log = logging.getLogger("mqlite.link")
+_log = logger("mqlite.link")
 
 NOTHING: Final = wire.EmptyResponse()
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import math
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -29,6 +28,7 @@ from mqlite_actor.contract.errors import (
     MqliteError,
     WorldError,
 )
+from mqlite_actor.logs import logger
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.claiming import Claims, is_permanent
 from mqlite_actor.sdk.handle import Handle
@@ -52,7 +52,7 @@ SETTLE_PAUSE_SECONDS = 0.2
 REFUSED_TEXTS = (InvalidArgument, MessageTooLarge)
 """What a settlement is refused with for its own words, and for nothing else."""
 
-_log = logging.getLogger("mqlite.receiver")
+_log = logger("mqlite.receiver")
 
 
 class StrayCancellation(Exception):

@@ -5,7 +5,6 @@ Written by programs as keyword arguments of `Handle.receiver`; read by `receiver
 
 from __future__ import annotations
 
-import logging
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any, TypedDict
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument, MqliteError
+from mqlite_actor.logs import logger
 from mqlite_actor.sdk.durations import Duration, duration_to_ms, wait_to_ms
 from mqlite_actor.sdk.message import Received
 from mqlite_actor.sdk.policies import Policy, Verdict, retry
@@ -23,7 +23,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 CONCURRENCY_MAX = 1000
 """Handlers at once. Each is a task and a message; more is better spread over processes."""
 
-_log = logging.getLogger("mqlite.receiver")
+_log = logger("mqlite.receiver")
 
 
 class ReceiverHooks:

@@ -8,7 +8,6 @@ because no repetition makes it fit.
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -23,6 +22,7 @@ import msgspec.json
 
 from mqlite_actor.contract.errors import InvalidArgument, MqliteError
 from mqlite_actor.contract.wire import Message
+from mqlite_actor.logs import logger
 from mqlite_actor.sdk import requests
 from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
@@ -44,7 +44,7 @@ CONTAINERS = (
     msgspec.inspect.VarTupleType, msgspec.inspect.DictType,
 )  # fmt: skip
 
-_log = logging.getLogger("mqlite.typed")
+_log = logger("mqlite.typed")
 
 
 class TypedQueue(Generic[T]):

@@ -10,7 +10,6 @@ filters are asked is so decided by the roster at the commit, whatever changed me
 
 from __future__ import annotations
 
-import logging
 from functools import lru_cache
 from typing import Final, TypeAlias, cast
 
@@ -18,11 +17,12 @@ from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidFilter, QueueNotFound, quoted
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.filters import Facts, Filter, FilterFailed, compile_filter
+from mqlite_actor.logs import logger
 from mqlite_actor.storage import queues, subscriptions
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.queues import Queue
 
-_log = logging.getLogger("mqlite.filters")
+_log = logger("mqlite.filters")
 
 MATCH_ALL: Final = compile_filter("")
 

@@ -11,7 +11,6 @@ doubt. What only a file has is in `fileless.py`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from mqlite_actor.contract import limits
@@ -25,6 +24,7 @@ from mqlite_actor.contract.errors import (
     StorageFull,
     Unavailable,
 )
+from mqlite_actor.logs import logger
 from mqlite_actor.storage import hrana_owner, hrana_wire
 from mqlite_actor.storage.database import (
     Ledger,
@@ -43,7 +43,7 @@ from mqlite_actor.storage.patience import Patience
 from mqlite_actor.storage.remote_sql import RemoteSql
 from mqlite_actor.storage.store import Again
 
-_log = logging.getLogger("mqlite.engine")
+_log = logger("mqlite.engine")
 
 TAKEN = "another engine owns the remote database now; this one has stopped writing to it"
 

@@ -8,7 +8,6 @@ Whatever is refused stays as it was. Settings of a connection are the provider's
 from __future__ import annotations
 
 import ipaddress
-import logging
 import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -25,6 +24,7 @@ from mqlite_actor.contract.errors import (
     SchemaVersionMismatch,
     StorageFailed,
 )
+from mqlite_actor.logs import logger
 from mqlite_actor.storage import hrana_wire, schema
 from mqlite_actor.storage.database import Row
 from mqlite_actor.storage.hrana import HranaStore, look, take
@@ -36,7 +36,7 @@ from mqlite_actor.storage.patience import Patience
 
 T = TypeVar("T")
 
-_log = logging.getLogger("mqlite.engine")
+_log = logger("mqlite.engine")
 
 WAIT_SECONDS: Final = 0.25
 """Between two looks at who owns the database."""

@@ -13,7 +13,6 @@ its own name only when it is whole, synced and checked; a name that is taken is 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import re
 import secrets
@@ -32,9 +31,10 @@ from mqlite_actor.contract.errors import (
     StorageFailed,
     StorageFull,
 )
+from mqlite_actor.logs import logger
 from mqlite_actor.storage import files, schema
 
-_log = logging.getLogger("mqlite.engine")
+_log = logger("mqlite.engine")
 
 SIDECARS: Final = ("-wal", "-shm", "-journal", ".lock", ".restoring")
 """A file of such a name beside a database would be taken for a part of it."""

@@ -68,7 +68,7 @@ class Door:
     ) -> None:
         config = Config()
         config.accesslog = None  # the application writes its own (spec/wire.md 5.3)
-        config.errorlog = log
+        config.errorlog = log.logger
         config.include_server_header = False
         # Between connection and application: bounded by the body limit. A full queue of a handler
         # that has ended would hold the connection for ever.

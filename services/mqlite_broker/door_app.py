@@ -11,7 +11,6 @@ routing.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
@@ -28,10 +27,11 @@ from quart_trio.wrappers import TrioRequest, TrioResponse
 from quart_trio.wrappers.request import TrioBody
 from werkzeug.exceptions import HTTPException
 
+from mqlite_actor.logs import logger
 from mqlite_broker.door_answers import Room
 from mqlite_broker.door_limits import HANDBACK_SECONDS
 
-log = logging.getLogger("mqlite.door")
+log = logger("mqlite.door")
 
 EXTENSION: Final = "mqlite.door"
 """Key of `scope["extensions"]`; its value is `{"exchange": Exchange}`."""

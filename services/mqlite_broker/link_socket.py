@@ -17,10 +17,11 @@ import trio
 from mqlite_actor.contract import limits
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.link.listening import bound, serve_links
+from mqlite_actor.logs import logger
 from mqlite_broker import logs
 from mqlite_broker.tally import Sums
 
-_log = logging.getLogger("mqlite.broker")
+_log = logger("mqlite.broker")
 
 
 @contextmanager

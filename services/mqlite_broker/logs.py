@@ -24,6 +24,7 @@ from typing import Final
 import trio
 
 from mqlite_actor.clock import SystemClock
+from mqlite_actor.logs import Harmless, logger
 from mqlite_broker.log_room import Room
 
 Field = tuple[str, str | int]
@@ -60,7 +61,7 @@ STDERR: Final = 2
 CLOCK: Final = SystemClock()
 
 
-access = logging.getLogger("mqlite.access")
+access = logger("mqlite.access")
 _root = logging.getLogger("mqlite")
 
 Names = tuple[str, ...]
@@ -191,7 +192,7 @@ def set_up(level: str, form: str) -> Lines:
     return lines
 
 
-def line(log: logging.Logger, level: int, text: str, *fields: Field) -> None:
+def line(log: Harmless, level: int, text: str, *fields: Field) -> None:
     """One line: a fixed text and its fields."""
     names, values = tuple(name for name, _ in fields), [value for _, value in fields]
     log.log(level, "%s", text, extra={"fields": (names, values)})

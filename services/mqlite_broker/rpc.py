@@ -9,7 +9,6 @@ nothing. Nothing here knows a socket, a framework or a header block.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
@@ -35,6 +34,7 @@ from mqlite_actor.contract.errors import (
 )
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.contract.observe import ObserveRequest, ObserveResponse
+from mqlite_actor.logs import logger
 from mqlite_actor.sdk.exchange import is_read
 from mqlite_broker import metrics, pages, ui
 from mqlite_broker.access_log import Entry
@@ -46,7 +46,7 @@ from mqlite_broker.settings import Settings
 from mqlite_broker.traffic import Traffic
 from mqlite_broker.visit import Visit
 
-_log = logging.getLogger("mqlite.broker")
+_log = logger("mqlite.broker")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 METRICS: Final = "/metrics"

@@ -31,6 +31,7 @@ from mqlite_actor.engine.diagnostics import (
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.sweeper import Retention
+from mqlite_actor.logs import logger
 from mqlite_actor.sdk.address import parse_store
 from mqlite_actor.version import __version__
 from mqlite_broker import (
@@ -51,7 +52,7 @@ from mqlite_broker.tally import Sums
 from mqlite_broker.tokens import Tokens
 from mqlite_broker.workers import Workers
 
-_log = logging.getLogger("mqlite.broker")
+_log = logger("mqlite.broker")
 
 Listeners = Sequence[trio.SocketListener]
 

@@ -25,12 +25,13 @@ from mqlite_actor.contract.errors import OpenError
 from mqlite_actor.engine.beside import file_of
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.link.server import ServedLink
+from mqlite_actor.logs import logger
 from mqlite_broker import logs
 from mqlite_broker.front import CUT, READY, Orders
 from mqlite_broker.settings import Settings
 from mqlite_broker.tally import TOPIC, Sums
 
-_log = logging.getLogger("mqlite.broker")
+_log = logger("mqlite.broker")
 
 PAUSE_SECONDS: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 5.0

@@ -17,11 +17,12 @@ import pytest
 
 from tests.house.tree import PRODUCT, ROOT, Source, imports, sources
 
-GROUND = {"version"}
+GROUND = {"version", "logs"}
 BASE = {"contract", "clock"} | GROUND
 
 FLOORS: dict[str, set[str]] = {
     "mqlite_actor.version": set(),
+    "mqlite_actor.logs": set(),
     "mqlite_actor.clock": GROUND,
     "mqlite_actor.contract": GROUND,
     "mqlite_actor.filters": BASE,
