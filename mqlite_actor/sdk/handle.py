@@ -35,7 +35,7 @@ from mqlite_actor.sdk.entities import Entities, or_zero
 from mqlite_actor.sdk.extensions import Extensions
 from mqlite_actor.sdk.message import Received, ReceivedMessage, settling
 from mqlite_actor.sdk.refusals import refused
-from mqlite_actor.sdk.replays import still_held
+from mqlite_actor.sdk.replays import claimed
 from mqlite_actor.sdk.requests import Body
 
 if TYPE_CHECKING:
@@ -101,18 +101,16 @@ class Handle(Entities, Extensions, Administration):
         a message whose lease has ended by then is left out.
         """
         while True:
-            attempt = secrets.token_hex(16)
-            try:
-                found = held = await self.receive(queue, wait=wait, attempt_id=attempt)
-            except WorldError:
-                found = await self.receive(queue, wait=wait, attempt_id=attempt)
-                raws = [each.raw for each in found]
-                async with self._guarded(queue, raws, attempt):
-                    ours = await still_held(self, queue, raws)
-                held = [ReceivedMessage(self, queue, each) for each in ours]
-            for message in held:
-                yield message
-            if until_empty and not found:
+            request = wire.ReceiveRequest(
+                queue=queue,
+                max_messages=1,
+                wait_time_ms=wait_to_ms(wait),
+                receive_attempt_id=secrets.token_hex(16),
+            )
+            claim = await claimed(self, request, self._guarded, repeats=WorldError)
+            for message in claim.held:
+                yield ReceivedMessage(self, queue, message)
+            if until_empty and claim.was_empty:
                 return
 
     def queue(self, name: str, kind: type[T]) -> TypedQueue[T]:
@@ -285,8 +283,10 @@ class Handle(Entities, Extensions, Administration):
         """Take up to 256 messages, waiting up to 20 s for the first; empty when there are none.
 
         Each is under a lease of the queue's lock duration until it is settled; with `at_most_once`
-        it is removed before it is returned. `attempt_id` makes a repetition after a lost answer
-        return the same messages.
+        it is removed before it is returned. With an `attempt_id`, another one for each receive, a
+        lost answer is asked for once more; what is not under its lease any more is left out then.
+        OutcomeUnknown if that fails, too: the same `attempt_id` brings the same messages again,
+        which may be over by then.
         """
         request = wire.ReceiveRequest(
             queue=queue,
@@ -295,11 +295,11 @@ class Handle(Entities, Extensions, Administration):
             receive_mode=1 if at_most_once else 0,
             receive_attempt_id=attempt_id,
         )
-        reply = await self.call(request)
-        if attempt_id and reply.messages and not at_most_once:
-            async with self._guarded(queue, reply.messages, attempt_id):
-                pass  # it comes also to a caller who has left meanwhile
-        return [ReceivedMessage(self, queue, message) for message in reply.messages]
+        if attempt_id:
+            held = (await claimed(self, request, self._guarded)).held
+        else:
+            held = (await self.call(request)).messages
+        return [ReceivedMessage(self, queue, message) for message in held]
 
     def _guarded(
         self, queue: str, messages: Sequence[Message], attempt_id: str

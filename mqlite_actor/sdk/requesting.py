@@ -73,7 +73,8 @@ class Requester:
     async def read(self) -> None:
         """Deal out answers until cancelled. For `requester`.
 
-        A lost reply is asked for again under the same attempt id, which brings the same answers.
+        A lost reply is asked for again under the same attempt id, which brings the same answers;
+        one whose lease is over by then comes anew.
         """
         attempt = ""
         while self._failure is None:

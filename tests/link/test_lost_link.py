@@ -74,6 +74,17 @@ REPEATED: dict[str, tuple[wire.Request[Any], wire.Response]] = {
 }
 
 
+CLAIMED = wire.MessagesResponse(
+    messages=[wire.Message(seq_number=each, lock_token="t", locked_until_ms=9) for each in (1, 2)]
+)
+LOOKED = wire.RenewBatchResponse(
+    results=[
+        wire.RenewItemResult(seq_number=1, ok=False),
+        wire.RenewItemResult(seq_number=2, ok=True, locked_until_ms=99),
+    ]
+)
+
+
 @pytest.mark.parametrize(("request_", "reply"), REPEATED.values(), ids=REPEATED.keys())
 async def test_what_may_be_repeated_is_repeated_over_the_next_link(
     path: str, request_: wire.Request[Any], reply: wire.Response
@@ -93,6 +104,36 @@ async def test_what_may_be_repeated_is_repeated_over_the_next_link(
             async with open_link(path) as linked:
                 with bounded():
                     assert await linked.call(request_) == reply
+
+
+async def test_a_claim_whose_answer_was_lost_is_asked_for_over_the_next_link_and_looked_at(
+    path: str,
+) -> None:
+    """One of its leases is over by then."""
+    asked: list[Ask] = []
+
+    async def answer(other: Rogue) -> None:
+        sock = await other.accept_and_greet()
+        asked.extend(each for each in await other.heard(sock, 2) if isinstance(each, Ask))
+        sock.close()
+        sock = await other.accept_and_greet()
+        (claim,) = (each for each in await other.heard(sock, 2) if isinstance(each, Ask))
+        await sock.send(frames.frame([frames.encoded_reply(claim.id, CLAIMED)]))
+        (look,) = await other.heard(sock, 1)
+        assert isinstance(look, Ask)
+        await sock.send(frames.frame([frames.encoded_reply(look.id, LOOKED)]))
+        asked.extend([claim, look])
+
+    with rogue(path) as other:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer, other)
+            async with open_link(path) as linked:
+                with bounded():
+                    found = await linked.receive("q", max_messages=2, attempt_id="a")
+    assert [(each.seq_number, each.raw.locked_until_ms) for each in found] == [(2, 99)]
+    assert [each.call for each in asked] == [
+        f"QueueService/{name}" for name in ("Receive", "Receive", "RenewBatch")
+    ]
 
 
 @pytest.mark.parametrize("is_back", [True, False])

@@ -112,7 +112,7 @@ def test_a_repeat_that_fails_leaves_the_first_try_in_doubt(
 
 UNREPEATED: dict[str, Callable[[Handle], Awaitable[object]]] = {
     "Send": lambda q: q.send_one("q", b"1", message_id="m"),
-    "Receive": lambda q: q.receive("q", attempt_id="a"),
+    "Receive": lambda q: q.call(wire.ReceiveRequest(queue="q", receive_attempt_id="a")),
 }
 
 

@@ -160,6 +160,7 @@ async def _handled(left: Left, seen: list[str]) -> None:
         (_consumed, wire.ReceiveRequest),
         (_consumed, wire.RenewBatchRequest),
         (_received, wire.ReceiveRequest),
+        (_received, wire.RenewBatchRequest),
         (_handled, wire.ReceiveRequest),
         (_handled, wire.RenewBatchRequest),
     ],
