@@ -1,8 +1,8 @@
 """Where a message body comes from: words, standard input or a file (spec/tools.md 1.4).
 
 Called by the sending commands before any connection exists, so that a bad file never touches a
-broker; `read_file` also serves token files. Rules: exactly one source; bytes stay what they are;
-nothing is ever truncated: standard input has a cap of its own, a file that of a whole request.
+broker; `read_file` also serves other small files. Rules: exactly one source; bytes stay what they
+are; nothing is ever truncated: standard input has a cap of its own, a file that of a whole request.
 """
 
 from __future__ import annotations

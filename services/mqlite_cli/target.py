@@ -1,9 +1,9 @@
 """Where a command goes, a broker or the local store, and with which credential (spec/tools.md 1.2).
 
-Called by `invocation`; calls `sdk.address` for what the strings mean and reads a token file; opens
-nothing else. Rules: a credential of the environment goes to the broker that the environment names
-and to no other, to the letter of its address, and in doubt to none; the same holds for that of a
-context; a credential is never part of an error.
+Called by `invocation`; calls `sdk.address` for what the strings mean and `sdk.token_file` for the
+credential in a file; opens nothing else. Rules: a credential of the environment goes to the broker
+that the environment names and to no other, to the letter of its address, and in doubt to none; the
+same holds for that of a context; a credential is never part of an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk.address import Endpoint, Store, parse_endpoint, parse_store
-from mqlite_cli.bodies import read_file
+from mqlite_actor.sdk.token_file import environ_token, read_token
 from mqlite_cli.grammar import Arguments
 from mqlite_cli.refusals import Refusal
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from mqlite_cli.contexts import Context
 
 STORE_DEFAULT = "file:./mq.db"
-
-TOKEN_FILE_BYTES_MAX = 64 * 1024
-"""Far more than any token; a wrong path should not be read to its end."""
 
 
 class BrokerTarget(msgspec.Struct, frozen=True):
@@ -142,18 +139,16 @@ def _choose_token(
         return arguments.text("token")
     if arguments.has("token-file"):
         return _read_token(arguments.text("token-file"), source="--token-file")
-    value, path = environ.get("MQLITE_TOKEN", ""), environ.get("MQLITE_TOKEN_FILE", "")
     if is_foreign:
-        if value or path:
-            name = "MQLITE_TOKEN" if value else "MQLITE_TOKEN_FILE"
+        name = next((n for n in ("MQLITE_TOKEN", "MQLITE_TOKEN_FILE") if environ.get(n)), "")
+        if name:
             warn(f"{name} is not sent to {endpoint.shown}, another broker than MQLITE_ENDPOINT's; "
                  "name a credential for it with --token")  # fmt: skip
         return endpoint.token
-    if value and path:
-        raise Refusal("MQLITE_TOKEN and MQLITE_TOKEN_FILE name two credentials; set one")
-    if path:
-        return _read_token(path, source="MQLITE_TOKEN_FILE")
-    return value or endpoint.token
+    try:
+        return environ_token(environ) or endpoint.token
+    except InvalidArgument as error:
+        raise Refusal(error.message) from error
 
 
 def _is_ambient(endpoint: Endpoint, environ: Mapping[str, str]) -> bool:
@@ -167,14 +162,6 @@ def _is_ambient(endpoint: Endpoint, environ: Mapping[str, str]) -> bool:
 
 def _read_token(path: str, *, source: str) -> str:
     try:
-        content = read_file(path, bytes_max=TOKEN_FILE_BYTES_MAX)
-    except Refusal as error:
-        raise Refusal(f"{source}: {error}") from error
-    try:
-        token = content.decode("utf-8-sig").strip()  # some editors begin with a mark
-    except UnicodeDecodeError:
-        # The cause would carry the file's bytes into a traceback.
-        raise Refusal(f"{source}: {path} holds no text") from None
-    if not token:
-        raise Refusal(f"{source}: {path} is empty; it must hold one token and nothing else")
-    return token
+        return read_token(path, source=source)
+    except InvalidArgument as error:
+        raise Refusal(error.message) from error

@@ -18,7 +18,8 @@ Json = dict[str, Any]
 
 MENDS: dict[str, str] = {
     "invalid_argument": "Mend the named argument; the same call fails again.",
-    "unauthenticated": "Do not retry. A person must set MQLITE_TOKEN for this server.",
+    "unauthenticated": "Do not retry. A person must set MQLITE_TOKEN or MQLITE_TOKEN_FILE for "
+    "this server.",
     "permission_denied": "Do not retry. The credential of this server lacks the right.",
     "not_found": "Look with list_queues or peek; create what is missing, or mend the name.",
     "unsupported": "This broker does not have the operation. Do not retry.",

@@ -2,8 +2,8 @@
 
 Decides what to talk to (a broker, or with `--db` a file of its own) and hands over to `serving`.
 Rules: whatever cannot be, a bad address, a locked file, a missing package, is one line on stderr
-and exit 1 before anything is read from stdin; the credential comes from the environment only,
-since everybody on the machine can read the words of a command.
+and exit 1 before anything is read from stdin; the credential comes from the environment or from the
+file that it names, since everybody on the machine can read the words of a command.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from mqlite_actor.contract.errors import InvalidArgument, MqliteError
 from mqlite_actor.sdk.address import Destination, classify, parse_endpoint
 from mqlite_actor.sdk.connect import ConnectOptions
+from mqlite_actor.sdk.token_file import environ_token
 from mqlite_actor.version import __version__
 
 ENDPOINT_DEFAULT = "mqlite://127.0.0.1:6754"
@@ -57,7 +58,8 @@ def run() -> int:
 
 
 def target_of(db: str | None, environ: Mapping[str, str]) -> Target:
-    """The store that `--db` names, else the broker of the environment; InvalidArgument."""
+    """The store that `--db` names, else the broker of the environment with its credential;
+    InvalidArgument."""
     if db is not None:
         dsn = db if db.startswith("file:") or db == ":memory:" else f"file:{db}"
         return Target(dsn, {}, is_embedded=True)
@@ -71,8 +73,8 @@ def target_of(db: str | None, environ: Mapping[str, str]) -> Target:
         raise InvalidArgument(
             "MQLITE_ENDPOINT names a store, not a broker; use --db to open a file"
         )
-    token = environ.get("MQLITE_TOKEN", "")
-    options: ConnectOptions = {"token": token} if token and kind is Destination.BROKER else {}
+    token = environ_token(environ) if kind is Destination.BROKER else ""
+    options: ConnectOptions = {"token": token} if token else {}
     return Target(endpoint, options, is_embedded=False)
 
 
@@ -94,7 +96,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="mqlite-mcp",
         allow_abbrev=False,
         description="An MCP server over stdin and stdout. It talks to the broker of "
-        f"MQLITE_ENDPOINT (default {ENDPOINT_DEFAULT}; credential: MQLITE_TOKEN).",
+        f"MQLITE_ENDPOINT (default {ENDPOINT_DEFAULT}; credential: MQLITE_TOKEN, or the "
+        "file that MQLITE_TOKEN_FILE names).",
     )
     parser.add_argument("--db", metavar="FILE", help="open this file instead of calling a broker")
     parser.add_argument("--extended", action="store_true", help="offer the further tools as well")

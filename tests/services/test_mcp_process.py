@@ -60,6 +60,33 @@ def test_an_address_that_is_none_ends_it_before_it_reads(
     assert mend in errors
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "No such file"), (b" \n", "empty"), (b"\xff\xfe", "no text"), (b"a" * 70_000, "65536")],
+)
+def test_a_token_file_without_one_token_ends_it_before_it_reads(
+    tmp_path: Path, content: bytes | None, reason: str
+) -> None:
+    if content is not None:
+        (tmp_path / "token").write_bytes(content)
+    with lines(tmp_path, MQLITE_TOKEN_FILE="token") as it:
+        assert it.process.wait(BOUND_SECONDS) == 1
+        code, errors = it.end()
+    assert code == 1
+    assert errors.startswith("error: MQLITE_TOKEN_FILE: ")
+    assert errors.count("\n") == 1
+    assert reason in errors
+
+
+def test_two_credentials_are_refused_and_where_none_is_sent_none_is_read(tmp_path: Path) -> None:
+    two = {"MQLITE_TOKEN": "a", "MQLITE_TOKEN_FILE": "none"}
+    done = ran(tmp_path, **two)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "set one" in done.stderr
+    assert ran(tmp_path, *MEMORY, **two).returncode == 0
+    assert ran(tmp_path, MQLITE_ENDPOINT="unix:./none", **two).stderr.count("set one") == 0
+
+
 @pytest.mark.promise("T81")
 def test_the_end_of_stdin_ends_it_with_0_whether_or_not_there_is_a_broker(tmp_path: Path) -> None:
     done = ran(tmp_path, MQLITE_ENDPOINT="http://127.0.0.1:1")

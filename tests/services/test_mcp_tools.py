@@ -122,6 +122,12 @@ async def test_a_key_is_made_listed_and_revoked(broker: Broker, tmp_path: Path) 
         assert await it.ok("revoke_key", id=chosen) == {"ok": True}
 
 
+async def test_the_credential_may_stand_in_a_file(broker: Broker, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"\ufeff {broker.token}\r\n", "utf-8")
+    async with agent(tmp_path, MQLITE_ENDPOINT=broker.url, MQLITE_TOKEN_FILE="token") as it:
+        await it.ok("list_queues")
+
+
 async def test_a_key_without_the_right_is_told_not_to_retry(
     broker: Broker, tmp_path: Path, queue: str
 ) -> None:
