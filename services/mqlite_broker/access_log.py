@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from mqlite_actor.contract import ext, wire
 from mqlite_actor.contract.calls import Call
+from mqlite_broker import pages
 from mqlite_broker.logs import Names, Values, access, access_line, shown
 
 READ: Final[dict[str, Callable[[Any], str | int]]] = {
@@ -63,6 +64,9 @@ _ROWS: Final = {
 }
 _NO_ROW: Final[tuple[Names, tuple[Callable[[Any], str | int], ...]]] = ((), ())
 
+PROBES: Final = frozenset({pages.HEALTH_PATH, pages.READY_PATH, pages.METRICS_PATH})
+"""What machines ask every few seconds. That all is well would be most lines of a quiet broker."""
+
 SENDS: Final = frozenset({wire.SendRequest, ext.SendResultRequest})
 
 
@@ -95,7 +99,7 @@ class Entry:
         self.no_store = False
 
     def write(self, status: int, ended: float) -> None:
-        """Write the line: errors loud, an empty receive only for whoever debugs."""
+        """Write the line: errors loud, an empty receive or a probe only for whoever debugs."""
         level = self._level(status)
         if not access.isEnabledFor(level):
             return
@@ -110,6 +114,8 @@ class Entry:
             return logging.ERROR
         if status >= 400:  # classes of HTTP status
             return logging.WARNING
+        if self.call is None:
+            return logging.DEBUG if self.name in PROBES else logging.INFO
         is_empty = (
             type(self.request) is wire.ReceiveRequest
             and isinstance(self.reply, wire.MessagesResponse)

@@ -14,10 +14,14 @@ import msgspec
 from mqlite_actor.contract.calls import PREFIX, Call
 from mqlite_actor.contract.errors import Unavailable
 
+HEALTH_PATH: Final = "/healthz"
 HEALTH: Final = b"ok"
 
 READY_PATH: Final = "/readyz"
 READY: Final = b"ready"
+
+METRICS_PATH: Final = "/metrics"
+
 PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -61,8 +65,8 @@ def card(
         auth="bearer" if is_auth_on else "none",
         docs=docs_url,
         endpoints=[call.path for call in calls if call.prefix == PREFIX],
-        health="/healthz",
-        metrics="/metrics" if has_metrics else msgspec.UNSET,
+        health=HEALTH_PATH,
+        metrics=METRICS_PATH if has_metrics else msgspec.UNSET,
         ui="/ui" if has_console else msgspec.UNSET,
     )
     return msgspec.json.encode(found) + b"\n"

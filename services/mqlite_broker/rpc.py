@@ -49,7 +49,6 @@ from mqlite_broker.visit import Visit
 _log = logger("mqlite.broker")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
-METRICS: Final = "/metrics"
 
 RECEIVE_AND_DELETE: Final = 1
 """The wire's receive_mode of a claim that cannot be taken back."""
@@ -161,7 +160,7 @@ class Rpc:
         )
         self._pages = {
             "/": self._reply(HTTPStatus.OK, card, JSON),
-            "/healthz": self._reply(HTTPStatus.OK, pages.HEALTH, pages.PLAIN_TEXT),
+            pages.HEALTH_PATH: self._reply(HTTPStatus.OK, pages.HEALTH, pages.PLAIN_TEXT),
         }
         self._finish: dict[type[Any], Callable[[Any, Access], Any]] = {
             wire.StatusResponse: self._finish_status,
@@ -242,7 +241,7 @@ class Rpc:
             access = await self.authenticator.access(question.credentials)
         if entry.call is not None:
             return await self._call(entry.call, access, question, body, entry)
-        if question.path == METRICS and self._has_metrics:
+        if question.path == pages.METRICS_PATH and self._has_metrics:
             return await self._metrics(access)
         raise _no_such_path(question)
 

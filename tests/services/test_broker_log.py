@@ -100,7 +100,7 @@ async def a_life(log: Log) -> list[str]:
     await log.call("AdminService/ListQueues")
     await log.ask(path("Stats"), b'{"queue":"q"')
     await log.ask(path("Stats"), b'{"queue":"q"}', fields=("Authorization: Bearer secret-value",))
-    await log.ask("/healthz", method="GET")
+    await log.ask("/", method="GET")
     await log.ask("/nope/x", method="GET")
     await log.ask(path("Stats"), method="GET")
     log.secrets.append(taken["lock_token"])
@@ -120,7 +120,7 @@ async def a_life(log: Log) -> list[str]:
         "INFO AdminService/ListQueues status=200",
         "WARN QueueService/Stats status=400 code=invalid_argument",
         "WARN QueueService/Stats status=401 code=unauthenticated",
-        "INFO /healthz status=200",
+        "INFO / status=200",
         "WARN /nope/x status=404 code=not_found",
         "WARN QueueService/Stats status=405 code=unimplemented",
     ]
@@ -147,6 +147,37 @@ async def test_an_empty_receive_and_a_preflight_are_hidden_at_info(tmp_path: Pat
         "AdminService/CreateQueue", "QueueService/Receive",
     ]  # fmt: skip
     assert "status=404 queue=nope code=not_found" in log.lines[1]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(("level", "count"), [("info", 0), ("debug", 5)])
+async def test_probes_that_find_all_well_are_hidden_at_info_and_others_are_not(
+    tmp_path: Path, level: str, count: int, form: str
+) -> None:
+    well = ("/healthz", "/healthz?verbose=1", "/readyz", "/metrics", "/healthz")
+    environ = {"MQLITE_METRICS": "on", "MQLITE_LOG_LEVEL": level, "MQLITE_LOG_FORMAT": form}
+    async with logged(tmp_path, **environ) as log:
+        for target in well:
+            await log.ask(target, method="GET")
+        for target in ("/healthz/", "/metrics/", "/mqlite.v1./healthz"):
+            await log.ask(target, method="GET")
+        await log.ask("/metrics", method="GET", fields=())
+    hidden, shown = log.lines[:count], log.lines[count:]
+    assert all("DEBUG" in line.upper() for line in hidden)
+    assert all("WARN" in line.upper() for line in shown)
+    assert (len(hidden), len(shown)) == (count, 4)
+
+
+@pytest.mark.usefixtures("mqlite_logger")
+async def test_a_probe_that_finds_something_wrong_is_loud(
+    engine: Engine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    logs.set_up("info", "text")
+    async with served(engine) as scene:
+        engine.close()
+        assert (await scene.ask("/readyz", method="GET")).status == 503
+    (line,) = capfd.readouterr().err.splitlines()
+    assert " ERROR /readyz status=503 code=unavailable " in line
 
 
 @pytest.fixture
