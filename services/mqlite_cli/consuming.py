@@ -3,9 +3,10 @@
 Called by `dispatch` through the command table. Threads claim one message each, run the command
 under a renewed lease (`running`), and settle by how it ended: exit 0 completes, anything else
 abandons with a growing delay, or rejects. Rules: no more is claimed than there are idle threads; a
-broker that is away is waited for, with a verdict as long as the lease may live; an error that will
-not go away ends the command; after SIGTERM or SIGINT nothing is claimed any more, commands under
-way get `--grace`, and what is unfinished then is given back as if it had not been delivered.
+broker that is away is waited for, with a verdict as long as the lease may live; a verdict that
+nobody took fails the command at its end, an error that will not go away ends it; after SIGTERM or
+SIGINT nothing is claimed any more, commands under way get `--grace`, and what is unfinished then is
+given back as if it had not been delivered.
 """
 
 from __future__ import annotations
@@ -95,6 +96,11 @@ def consume(run: Invocation) -> int:
         if interrupted.number != signal.SIGTERM or not worker.is_drained:
             raise
     run.output.done(worker.counts)
+    if worker.failed:
+        raise Refusal(
+            f"what became of {worker.failed} message(s) could not be told; what is not settled "
+            "comes again"
+        )
     return 0
 
 
@@ -147,7 +153,7 @@ class _Worker:
 
     __slots__ = (
         "_caller", "_changed", "_claimer", "_claims", "_commands", "_error", "_free",
-        "_left_at", "_plan", "_run", "_stopping", "_tally", "_warned", "is_drained",
+        "_left_at", "_lost_before", "_plan", "_run", "_stopping", "_tally", "_warned", "is_drained",
     )  # fmt: skip
 
     def __init__(self, run: Invocation, plan: _Plan) -> None:
@@ -163,6 +169,7 @@ class _Worker:
         self._commands: set[Command] = set()
         self._claims = 0  # calls in flight
         self._left_at: float | None = None  # when a signal came, by the monotonic clock
+        self._lost_before = 0  # it came
         self._warned = False
         self.is_drained = False
 
@@ -170,6 +177,12 @@ class _Worker:
     def counts(self) -> dict[str, str | int]:
         """What became of how many messages."""
         return {"action": "consume", "queue": self._plan.queue, **self._tally}
+
+    @property
+    def failed(self) -> int:
+        """How many verdicts nobody took; after a signal since then, for the stop of a service does
+        not fail for what it has warned of a month ago."""
+        return self._tally["lost"] - self._lost_before
 
     def work(self, caller: Caller) -> None:
         """Run until there is a reason to end, and every thread has. Raises what ended it."""
@@ -204,7 +217,7 @@ class _Worker:
         """In the main thread, after a signal: claim no more, and wait for what runs."""
         self._stop()
         with self._changed:
-            self._left_at = _CLOCK.monotonic()
+            self._left_at, self._lost_before = _CLOCK.monotonic(), self._tally["lost"]
             commands, claimer = list(self._commands), self._claimer
         for command in commands:
             command.end_within(self._plan.grace_ms / 1000)

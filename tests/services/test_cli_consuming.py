@@ -28,6 +28,9 @@ def broker(tmp_path: Path) -> Iterator[tuple[Shell, Loopback]]:
         yield shell, server
 
 
+LOST = "error: what became of 1 message(s) could not be told; what is not settled comes again"
+
+
 def messages(shell: Shell, queue: str = "q") -> list[dict[str, Any]]:
     found = shell.ok("peek", queue, "--max", "1000", "--output", "ndjson")
     return [json.loads(line) for line in found.splitlines()]
@@ -309,14 +312,17 @@ def test_a_verdict_is_told_for_as_long_as_the_lease_may_live(
 
     with loopback(answer) as server:
         mqlite.environ["MQLITE_ENDPOINT"] = server.url
-        done = mqlite.run("consume", "q", "--exec", "true", "--count", "1", check=0)
+        done = mqlite.run("consume", "q", "--exec", "true", "--count", "1")
     if lock_ms:
+        assert done.code == 0
         assert "completed=1" in done.text
         assert settled == []
     else:
+        assert done.code == 1
         assert "lost=1" in done.text
         assert done.err == (
             "warning: seq=1: stopping; it is not completed and comes again when its lease ends\n"
+            f"{LOST}\n"
         )
 
 
@@ -332,9 +338,36 @@ def test_a_settlement_that_may_be_done_is_never_told_as_undone(
 
     with loopback(answer) as server:
         mqlite.environ["MQLITE_ENDPOINT"] = server.url
-        done = mqlite.run("consume", "q", "--exec", "true", "--count", "1", check=0)
-    assert done.err.endswith("whether it is completed is not known; if not, it comes again\n")
+        done = mqlite.run("consume", "q", "--exec", "true", "--count", "1", check=1)
+    what = "whether it is completed is not known; if not, it comes again"
+    assert done.err.endswith(f"{what}\n{LOST}\n")
     assert "completed=0 abandoned=0 rejected=0 lost=1" in done.text
+
+
+@pytest.mark.parametrize(("lost", "code"), [(1, 0), (2, 1)])
+def test_a_stop_fails_for_what_was_lost_since_the_signal_and_not_for_what_was_before(
+    tmp_path: Path, lost: int, code: int
+) -> None:
+    claims = [[{"seq_number": n, "lock_token": "t", "body": "eA=="}] for n in (1, 2)]
+
+    def answer(request: Recorded) -> bytes | None:
+        if request.call == "QueueService/Receive":
+            return reply(200, {"messages": claims.pop(0)})
+        if msgspec.json.decode(request.body)["seq_number"] == lost:
+            return refusal(409, "lock_lost", "over")
+        return reply(200, {"ok": True})
+
+    waiting = "trap 'exit 0' TERM; touch began; while :; do :; done"
+    script = f'if [ "$MESSAGE_SEQ" = 2 ]; then {waiting}; fi'
+    with loopback(answer) as server:
+        shell = Shell(tmp_path, MQLITE_ENDPOINT=server.url)
+        with shell.start("consume", "q", "--exec", script, "--grace", "0") as process:
+            appears(shell.folder / "began")
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=BOUND_SECONDS)
+    assert process.returncode == code
+    assert b"completed=1 abandoned=0 rejected=0 lost=1" in out
+    assert (LOST.encode() in err) == (code == 1)
 
 
 def test_what_a_broker_answers_early_is_no_silence(
