@@ -4,8 +4,8 @@ Asked by the receiver and by the command line, which have to renew a lease befor
 ends it, whatever the clock of this machine says (B32). An answer's `Date` is the broker's time in
 whole seconds, taken between our request and our reading of the answer; so each answer bounds the
 difference of the two clocks, and together they soon bound it closely. `now_ms` is the latest that
-it can be: whoever acts by it is early, never late. Without any `Date` the machine's own clock has
-to do, or nobody knows.
+it can be: whoever acts by it is early, never late; `reached_ms` is the earliest. Without any `Date`
+the machine's own clock has to do, or nobody knows.
 Threads may share one: what is known is one value, and of two answers at once one may be missed.
 """
 
@@ -36,6 +36,12 @@ class BrokerClock:
         """The same; None before an answer told it."""
         bounds = self._bounds
         return None if bounds is None else int(self._monotonic_ms() + bounds[1]) + 1
+
+    def reached_ms(self) -> int | None:
+        """Milliseconds since the epoch; at or before the broker's own now. None before an answer
+        told it."""
+        bounds = self._bounds
+        return None if bounds is None else int(self._monotonic_ms() + bounds[0])
 
     def start(self) -> float:
         """To be handed to `heard`: when the request went out."""

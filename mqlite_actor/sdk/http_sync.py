@@ -120,6 +120,10 @@ class HttpSyncClient:
         """The broker's time, early rather than late; None before it was told by an answer."""
         return self._broker_clock.told_ms()
 
+    def reached_ms(self) -> int | None:
+        """The time that it is at the broker at least; None before it was told by an answer."""
+        return self._broker_clock.reached_ms()
+
     def close(self) -> None:
         """Close the idle connections; a call in flight ends by itself, later calls raise Closed."""
         with self._lock:

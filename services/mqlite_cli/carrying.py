@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract.limits import PEEK_MAX
 from mqlite_actor.contract.wire import Message, PeekRequest, StatsRequest
 from mqlite_cli.escaping import json_text
@@ -59,7 +58,7 @@ def import_(run: Invocation) -> int:
     """`import QUEUE`: send what was exported."""
     if run.arguments.words[1:] not in ([], ["-"]):
         raise Refusal(f"usage: {run.command.usage}")
-    return feed(run, run.arguments.words[0], restored(SystemClock().now_ms))
+    return feed(run, run.arguments.words[0], restored)
 
 
 def _all(caller: Caller, request: PeekRequest) -> Iterator[Message]:

@@ -32,7 +32,11 @@ def send_copies(run: Invocation, queue: str, message: Message, *, ttl_ms: int) -
             yield number, message.body.replace(_MARK.encode(), b"%d" % number)
 
     return feed_lines(
-        run, queue, lines(), lambda body: Entry(_copy(message, body, next(numbers))), ttl_ms=ttl_ms
+        run,
+        queue,
+        lines(),
+        lambda body, _: Entry(_copy(message, body, next(numbers))),
+        ttl_ms=ttl_ms,
     )
 
 

@@ -23,12 +23,14 @@ from mqlite_actor.contract.errors import (
     InvalidArgument,
     MessageTooLarge,
     MqliteError,
+    NotFound,
     OutcomeUnknown,
+    PermissionDenied,
     Unsupported,
 )
 from mqlite_actor.contract.ext import SendResultRequest, SlotOutcome
 from mqlite_actor.contract.limits import REQUEST_BYTES_MAX
-from mqlite_actor.contract.wire import Message, ScheduleRequest, SendRequest
+from mqlite_actor.contract.wire import Message, ScheduleRequest, SendRequest, StatsRequest
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.refusals import Refusal
 from mqlite_cli.streams import STDIN
@@ -52,7 +54,11 @@ class Entry(NamedTuple):
     at_ms: int = 0
 
 
-ReadLine = Callable[[bytes], Entry | None]
+Now = Callable[[], int]
+"""The time that it is at the broker or in the store at least: so nothing is sent before its moment
+or taken for expired. May raise the contract's errors, for a broker that has told none is asked."""
+
+ReadLine = Callable[[bytes, Now], Entry | None]
 """What a line means; None is nothing. ValueError says what is wrong with it."""
 
 
@@ -100,12 +106,13 @@ class _Feeder:
     """What was sent, and what is gathered for the next call."""
 
     __slots__ = (
-        "_batch", "_caller", "_doubtful", "_has_ids", "_last", "_queue", "_refused", "_size",
-        "_tick", "_ttl_ms", "sent", "unrouted",
+        "_batch", "_caller", "_doubtful", "_has_asked", "_has_ids", "_last", "_queue", "_refused",
+        "_size", "_tick", "_ttl_ms", "sent", "unrouted",
     )  # fmt: skip
 
     def __init__(self, caller: Caller, queue: str, ttl_ms: int, tick: Tick) -> None:
         self._tick = tick
+        self._has_asked = False  # for the time
         self._has_ids = True  # until a broker says that it knows no request ids
         self._caller = caller
         self._queue = queue
@@ -137,7 +144,7 @@ class _Feeder:
                 continue
             number, line = each
             try:
-                entry = read(line)
+                entry = read(line, self._reached_ms)
             except ValueError as error:
                 self.flush()
                 raise Refusal(f"line {number}: {error}; {self.progress}") from error
@@ -192,6 +199,21 @@ class _Feeder:
             if not 0 < at_ms <= now_ms:
                 raise
             self._send([line._replace(entry=Entry(line.entry.message))])
+
+    def _reached_ms(self) -> int:
+        """As Now says; this machine's own clock where a broker's answers name no time."""
+        told = self._caller.reached_ms()
+        if told is None and not self._has_asked:
+            self._has_asked = True
+            try:
+                self._caller.call(StatsRequest(self._queue))
+            except (NotFound, PermissionDenied):
+                pass  # a topic, or a key that may only send: the answer has the time all the same
+            except MqliteError as error:
+                error.add_note(self.progress)
+                raise
+            told = self._caller.reached_ms()
+        return SystemClock().now_ms() if told is None else told
 
     def _send(self, batch: list[_Line]) -> None:
         self._doubtful = (batch[0].number, batch[-1].number)

@@ -38,6 +38,9 @@ class Caller(Protocol):
         """The time by which the other side ends leases, early rather than late; None while it has
         not told it."""
 
+    def reached_ms(self) -> int | None:
+        """The time that it is at the other side at least; None while it has not told it."""
+
     def hang_up(self) -> None:
         """End calls in flight gently: claims go back, an answer that is under way still comes."""
 

@@ -7,13 +7,11 @@ the keys that only a broker may set are legal in a line. `send` pays no attentio
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.contract.words import State
-from mqlite_cli.feeding import Entry, ReadLine
+from mqlite_cli.feeding import Entry, Now, ReadLine
 
 
 class Line(Message, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -33,7 +31,7 @@ def encoded(message: Message) -> bytes:
 def sent(base: Message) -> ReadLine:
     """A line is an object; what it does not say is as in `base`."""
 
-    def read(line: bytes) -> Entry | None:
+    def read(line: bytes, _: Now) -> Entry | None:
         found = _decoded(line)
         return None if found is None else Entry(_merged(found, base))
 
@@ -42,27 +40,32 @@ def sent(base: Message) -> ReadLine:
 
 def bodies(base: Message) -> ReadLine:
     """A line is a body, the empty line too."""
-    return lambda line: Entry(msgspec.structs.replace(base, body=line))
+    return lambda line, _: Entry(msgspec.structs.replace(base, body=line))
 
 
-def restored(clock_ms: Callable[[], int]) -> ReadLine:
+def restored(line: bytes, now: Now) -> Entry | None:
     """A line is a message that was exported: it keeps what is left of its time to live, which
     begins with the moment that it is scheduled for, and is scheduled again if it was. One that has
-    expired since is left out. The clock is looked at for each line: a stream may take hours."""
+    expired since is left out.
 
-    def read(line: bytes) -> Entry | None:
-        found, now_ms = _decoded(line), clock_ms()
-        if found is None or 0 < found.expires_at_ms <= now_ms:
-            return None
-        message = _merged(found, Message())
-        is_waiting = found.state == State.SCHEDULED and found.visible_at_ms > now_ms
-        if found.expires_at_ms:
-            lives_from = found.visible_at_ms if is_waiting else now_ms
-            ttl_ms = max(1, found.expires_at_ms - lives_from)
-            message = msgspec.structs.replace(message, ttl_ms=ttl_ms)
-        return Entry(message, found.visible_at_ms if is_waiting else 0)
-
-    return read
+    The clock is looked at for each line that asks for it: a stream may take hours.
+    """
+    found = _decoded(line)
+    if found is None:
+        return None
+    message = _merged(found, Message())
+    is_scheduled = found.state == State.SCHEDULED
+    if not (is_scheduled or found.expires_at_ms):
+        return Entry(message)
+    now_ms = now()
+    if 0 < found.expires_at_ms <= now_ms:
+        return None
+    is_waiting = is_scheduled and found.visible_at_ms > now_ms
+    if found.expires_at_ms:
+        lives_from = found.visible_at_ms if is_waiting else now_ms
+        ttl_ms = max(1, found.expires_at_ms - lives_from)
+        message = msgspec.structs.replace(message, ttl_ms=ttl_ms)
+    return Entry(message, found.visible_at_ms if is_waiting else 0)
 
 
 def _decoded(line: bytes) -> Line | None:

@@ -62,6 +62,10 @@ class RetryingCaller:
         """As the other caller's."""
         return self._caller.now_ms()
 
+    def reached_ms(self) -> int | None:
+        """As the other caller's."""
+        return self._caller.reached_ms()
+
     def hang_up(self) -> None:
         """End the call in flight gently, and make none again."""
         self._is_over.set()

@@ -55,6 +55,10 @@ class EngineCaller:
         """The engine's time."""
         return self._engine.clock.now_ms()
 
+    def reached_ms(self) -> int | None:
+        """The same, which is no estimate."""
+        return self._engine.clock.now_ms()
+
     def hang_up(self) -> None:
         """End calls in flight; the engine takes back a claim that nobody got, uncounted."""
         try:

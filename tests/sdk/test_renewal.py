@@ -153,15 +153,18 @@ def test_the_brokers_clock_counts_and_not_this_machines(skew_ms: int) -> None:
     clock = Skewed(skew_ms)
     broker = BrokerClock(clock)
     assert broker.now_ms() == clock.now_ms(), "there is nothing better yet"
+    assert broker.reached_ms() is None
     started = broker.start()
     clock.seconds += 0.010
     broker.heard("Fri, 15 Jan 2027 08:00:00 GMT", started)
     first = broker.now_ms()
     assert 1_800_000_000_000 < first <= 1_800_000_001_011
+    assert broker.reached_ms() == 1_800_000_000_000, "this second began before the answer came"
     clock.seconds += 0.990
     started = broker.start()
     broker.heard("Fri, 15 Jan 2027 08:00:01 GMT", started)
     assert broker.now_ms() <= 1_800_000_002_001
+    assert broker.reached_ms() == 1_800_000_001_000
     broker.heard("no date", started)
     started = broker.start()
     broker.heard("Sat, 16 Jan 2027 08:00:00 GMT", started)

@@ -13,7 +13,7 @@ import pytest
 
 from mqlite_actor.clock import SystemClock
 from mqlite_cli.lines import restored
-from tests.sdk.loopback import Loopback, Recorded, engine_replies, loopback, reply
+from tests.sdk.loopback import Answer, Loopback, Recorded, engine_replies, loopback, refusal, reply
 from tests.services.cli_inline import Inline
 from tests.services.cli_process import Shell
 
@@ -95,7 +95,7 @@ def test_what_has_expired_is_left_out_and_a_bad_line_is_named(
 @pytest.mark.parametrize(
     ("state", "visible_at_ms", "left_ms", "at_ms"),
     [
-        ("scheduled", 90_000, 1_000, 90_000),
+        ("scheduled", 88_000, 3_000, 88_000),
         ("scheduled", 5_000, 81_000, 0),
         ("active", 0, 81_000, 0),
     ],
@@ -104,15 +104,88 @@ def test_a_life_that_begins_later_is_as_long_as_it_was(
     state: str, visible_at_ms: int, left_ms: int, at_ms: int
 ) -> None:
     line = {"state": state, "visible_at_ms": visible_at_ms, "expires_at_ms": 91_000}
-    read = restored(iter([10_000, 90_500, 91_000]).__next__)
-    entry = read(json.dumps(line).encode())
+    now = iter([10_000, 90_500, 91_000]).__next__
+    entry = restored(json.dumps(line).encode(), now)
     assert entry is not None
     assert (entry.message.ttl_ms, entry.at_ms) == (left_ms, at_ms)
     # The same line later in the stream.
-    entry = read(json.dumps(line).encode())
+    entry = restored(json.dumps(line).encode(), now)
     assert entry is not None
     assert (entry.message.ttl_ms, entry.at_ms) == (500, 0)
-    assert read(json.dumps(line).encode()) is None
+    assert restored(json.dumps(line).encode(), now) is None
+
+
+COUNTS = dict.fromkeys(
+    ("active", "locked", "deferred", "scheduled", "dead_lettered", "total",
+     "oldest_message_age_ms"), 0,
+) | {"queue": "r"}  # fmt: skip
+
+
+def told(request: Recorded) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(request.body)
+    return found
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+@pytest.mark.parametrize("asked", ["yes", "permission_denied", "not_found"])
+def test_an_import_goes_by_the_clock_of_the_broker_from_its_first_line_on(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    hours: int,
+    asked: str,
+) -> None:
+    mqlite = Inline(tmp_path, monkeypatch, capfd)
+    hour_ms = 3_600_000
+    there_ms = SystemClock().now_ms() + hours * hour_ms
+    status = {"permission_denied": 403, "not_found": 404}.get(asked, 200)
+
+    def answer(request: Recorded) -> bytes | None:
+        if request.call == "QueueService/Stats":
+            content = COUNTS if status == 200 else {"code": asked, "message": "no"}
+            return reply(status, content, now_ms=there_ms)
+        slots = [{"outcome": "inserted", "seq_number": 1, "copies": 1}]
+        return reply(200, {"results": slots}, now_ms=there_ms)
+
+    stream = [
+        {"text": "due", "state": "scheduled", "visible_at_ms": there_ms - hour_ms},
+        {"text": "waits", "state": "scheduled", "visible_at_ms": there_ms + hour_ms},
+        {"text": "lives", "expires_at_ms": there_ms + hour_ms},
+        {"text": "is over", "expires_at_ms": there_ms - hour_ms},
+    ]
+    (tmp_path / "lines").write_text("".join(json.dumps(each) + "\n" for each in stream))
+    with loopback(answer) as server:
+        mqlite.environ["MQLITE_ENDPOINT"] = server.url
+        assert "sent=3 " in mqlite.ok("import", "r", "--file", "lines")
+    assert [request.call for request in server.requests].count("QueueService/Stats") == 1
+    sent = [told(request) for request in server.requests[1:]]
+    assert [each.get("scheduled_enqueue_time_ms", 0) for each in sent] == [
+        0, there_ms + hour_ms, 0,
+    ]  # fmt: skip
+    assert abs(sent[2]["messages"][0]["ttl_ms"] - hour_ms) < hour_ms // 2
+
+
+def always(answer: bytes) -> Answer:
+    return lambda _: answer
+
+
+def test_a_broker_that_cannot_be_asked_ends_an_import_and_one_without_a_clock_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mqlite = Inline(tmp_path, monkeypatch, capfd)
+    line = json.dumps({"text": "x", "expires_at_ms": SystemClock().now_ms() + 3_600_000})
+    (tmp_path / "lines").write_text(f"{line}\n" * 2)
+    slot = {"outcome": "inserted", "seq_number": 1, "copies": 1}
+    body = json.dumps({**COUNTS, "results": [slot, slot]}).encode()
+    bare = b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+    answers = {True: refusal(503, "unavailable", "stopping"), False: bare % (len(body), body)}
+    for is_away, answer in answers.items():
+        with loopback(always(answer)) as server:
+            mqlite.environ["MQLITE_ENDPOINT"] = server.url
+            done = mqlite.run("import", "r", "--file", "lines", check=int(is_away))
+        if is_away:
+            assert "stopping; 0 message(s) are stored" in done.err
+        assert server.calls.count("QueueService/Stats") == 1
 
 
 def test_a_scheduled_message_whose_time_has_come_at_the_broker_is_sent_for_now(
