@@ -88,7 +88,7 @@ class Backups:
         try:
             size = await self._made(copy)
         except (Closed, StorageFailed):
-            if not self._ending.is_set():
+            if copy.is_named or not self._ending.is_set():
                 raise  # else it was broken off, or its source was closed
         finally:
             try:

@@ -117,13 +117,16 @@ class Snapshot:
     with StorageFailed.
     """
 
-    __slots__ = ("_backup", "_copy", "_is_over", "_own_source", "_partial", "_source", "path")
+    __slots__ = (
+        "_backup", "_copy", "_is_over", "_own_source", "_partial", "_source", "is_named", "path",
+    )  # fmt: skip
 
     def __init__(
         self, source: str | apsw.Connection, path: str, is_over: Callable[[], bool] = lambda: False
     ) -> None:
         """Of the file of this path, or of a connection to a database in memory."""
         self.path = path
+        self.is_named = False
         self._is_over = is_over
         self._source = source
         self._partial = f"{path}.{secrets.token_hex(4)}.partial"
@@ -152,16 +155,30 @@ class Snapshot:
             raise self._explained(error) from error
 
     def finish(self) -> int:
-        """Sync and check the file and give it its name; its size. Needs nothing of the source."""
+        """Sync and check the file and give it its name; its size. Needs nothing of the source.
+
+        When it raises, there is no file, unless `is_named` is set: then it is there and whole.
+        """
         try:
             _sync(self._partial)
             self._check()
+            size = os.path.getsize(self._partial)
             _publish(self._partial, self.path)
         except FileExistsError as error:
             raise InvalidArgument(f"path: {self.path} exists by now; choose another") from error
         except (OSError, apsw.Error) as error:
             raise self._explained(error) from error
-        return os.path.getsize(self.path)
+        self.is_named = True
+        self._unlink()  # its other name, if it was linked
+        try:
+            if os.name == "posix":
+                _sync(os.path.dirname(self.path))
+        except OSError as error:
+            raise StorageFailed(
+                f"the backup {self.path} is made and sound, but its folder could not be synced "
+                f"({error.strerror}); a loss of power may take its name away"
+            ) from error
+        return size
 
     def close(self) -> None:
         """Let go of source and copy; harmless when repeated."""
@@ -175,6 +192,9 @@ class Snapshot:
     def discard(self) -> None:
         """Remove what has no name of its own; harmless after `finish`. To be closed before. What
         cannot be removed stays, and its name says what it is."""
+        self._unlink()
+
+    def _unlink(self) -> None:
         try:
             Path(self._partial).unlink(missing_ok=True)
         except OSError as error:  # the folder is gone, or its disk
@@ -236,10 +256,17 @@ def _publish(partial: str, path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, files.FILE_MODE))
         try:
             os.replace(partial, path)
-        except BaseException:
-            os.unlink(path)
+        except OSError as error:
+            _take_away(path, error)
             raise
-    else:
-        os.unlink(partial)
-    if os.name == "posix":
-        _sync(os.path.dirname(path))
+
+
+def _take_away(path: str, cause: OSError) -> None:
+    """Remove the empty file that has taken a name for nothing; StorageFailed if it stays."""
+    try:
+        os.unlink(path)
+    except OSError as error:
+        raise StorageFailed(
+            f"the backup failed ({cause.strerror}), and {path}, which is empty, could not be "
+            f"removed ({error.strerror}); remove it"
+        ) from cause

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from pathlib import Path
 
 import pytest
+import trio
 
 from mqlite_actor.contract import ext
 from mqlite_actor.contract.errors import StorageFailed
 from mqlite_actor.engine.engine import Engine
+from tests.conformance.audit import audit_file
 from tests.engine.gate import bounded, create
-from tests.engine.test_backup import at_step, backup
+from tests.engine.test_backup import at_step, backup, files, no_link
 
 
 async def test_a_folder_that_goes_away_meanwhile_ends_the_backup_and_nothing_else(
@@ -40,3 +45,66 @@ async def test_an_old_snapshot_that_cannot_be_removed_does_not_undo_the_new_one(
     (tmp_path / "nightly.20200101T000000000Z.db").mkdir()
     reply = await engine.call(ext.BackupRequest(str(tmp_path / "nightly.db"), keep=1))
     assert (reply.done, reply.removed) == (True, [])
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+@pytest.mark.parametrize("is_ending", [True, False])
+async def test_a_backup_whose_name_may_not_last_is_not_told_as_none(
+    engine: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    has_links: bool,
+    is_ending: bool,
+) -> None:
+    """It is whole and has its name, and then the folder cannot be synced."""
+    await create(engine, "q")
+    sync = os.fsync
+
+    def failing(descriptor: int) -> None:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            sync(descriptor)
+            return
+        if is_ending:
+            trio.from_thread.run_sync(engine.close)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    if not has_links:
+        monkeypatch.setattr(os, "link", no_link)
+    target = tmp_path / "copy.db"
+    with pytest.raises(StorageFailed) as caught:
+        await backup(engine, target)
+    assert caught.value.message == (
+        f"the backup {target} is made and sound, but its folder could not be synced "
+        "(Input/output error); a loss of power may take its name away"
+    )
+    assert [name for name in files(tmp_path) if "copy" in name] == ["copy.db"]
+    assert audit_file(target) == []
+
+
+@pytest.mark.parametrize("is_stuck", [True, False])
+async def test_a_name_that_was_taken_for_nothing_is_given_up_or_told(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_stuck: bool
+) -> None:
+    await create(engine, "q")
+    target, unlink = tmp_path / "copy.db", os.unlink
+
+    def no_move(_source: str, _target: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def no_removal(path: str | Path) -> None:
+        if is_stuck and Path(path) == target:
+            raise OSError(errno.EROFS, "Read-only file system")
+        unlink(path)
+
+    monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr(os, "replace", no_move)
+    monkeypatch.setattr(os, "unlink", no_removal)
+    with pytest.raises(StorageFailed) as caught:
+        await backup(engine, target)
+    monkeypatch.undo()
+    assert target.exists() == is_stuck
+    assert ("no file was made" in caught.value.message) != is_stuck
+    assert (f"{target}, which is empty, could not be removed" in caught.value.message) == is_stuck
+    assert not [name for name in files(tmp_path) if "partial" in name]
