@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+import stat
 import tarfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -79,6 +81,43 @@ def test_files_with_credentials_belong_to_their_owner(mqlite: Inline) -> None:
     for path, verdict in {wide: "warn", tight: "ok", mqlite.folder / "none": "fail"}.items():
         mqlite.environ["MQLITE_TOKENS_FILE"] = str(path)
         assert lines(mqlite.run("doctor").text)["credentials"][0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("mode", "uid", "gid", "verdict"),
+    [
+        (0o440, 0, 10001, "ok"),  # as Kubernetes mounts a secret for a pod with fsGroup 10001
+        (0o640, 0, 2000, "ok"),
+        (0o440, 0, 3000, "warn"),  # we are not in that group
+        (0o444, 0, 10001, "warn"),
+        (0o444, 0, 3000, "warn"),
+        (0o460, 0, 10001, "warn"),
+        (0o450, 0, 10001, "warn"),
+        (0o640, 10001, 10001, "warn"),  # our own, which need not be open to anybody
+        (0o600, 10001, 10001, "ok"),
+    ],
+)
+def test_a_secret_that_root_hands_out_by_our_group_is_well(
+    mqlite: Inline, monkeypatch: pytest.MonkeyPatch, mode: int, uid: int, gid: int, verdict: str
+) -> None:
+    path = mqlite.folder / "secret"
+    path.touch()
+    look = Path.stat
+
+    def seen(at: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        found = look(at, follow_symlinks=follow_symlinks)
+        if at != path:
+            return found
+        return os.stat_result((stat.S_IFREG | mode, *found[1:4], uid, gid, *found[6:10]))
+
+    monkeypatch.setattr(os, "geteuid", lambda: 10001)
+    monkeypatch.setattr(os, "getegid", lambda: 10001)
+    monkeypatch.setattr(os, "getgroups", lambda: [2000, 10001])
+    monkeypatch.setattr(Path, "stat", seen)
+    mqlite.environ["MQLITE_TOKENS_FILE"] = str(path)
+    done = mqlite.run("doctor", check=0)
+    assert lines(done.text)["credentials"][0] == verdict
+    assert (f"chmod 600 {path}" in done.text) == (verdict == "warn")
 
 
 def test_the_log_of_failures_is_read(mqlite: Inline) -> None:
