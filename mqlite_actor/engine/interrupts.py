@@ -4,9 +4,10 @@ In a trio program that Ctrl-C reaches, Python raises KeyboardInterrupt between a
 of whichever task happens to run. In the middle of ours a command would be taken and answered by
 nobody, for ever. Trio raises it instead in the program's own code, or at a checkpoint of its main
 task, for functions that are marked; a mark covers what they call. It is looked up when the signal
-comes, so a call costs nothing. Used by engine, link and handles. Rules: whatever a task of ours
-begins with is marked, and whatever a program calls (tests/engine/test_interrupts.py looks at every
-frame); nothing marked ever calls the program's code in the trio thread.
+comes, so a call costs nothing. Used by engine, link and handles; the broker's doors mark what their
+tasks begin with. Rules: whatever a task of ours begins with is marked, and whatever a program calls
+(tests/engine/test_interrupts.py looks at every frame, and tests/services/test_door_interrupts.py);
+nothing marked ever calls the program's code in the trio thread.
 """
 
 from __future__ import annotations

@@ -120,6 +120,7 @@ class Door:
             self._stir()
             await trio.aclose_forcefully(stream)
 
+    @trio.lowlevel.enable_ki_protection
     async def enter(self, stream: trio.SocketStream) -> None:
         """Serve a stream that was counted by `admit`: the lane first, if there is one."""
         try:
@@ -205,6 +206,7 @@ class DoorListener(trio.abc.Listener[trio.SocketStream]):
         self._door = door
         self._listener = listener
 
+    @trio.lowlevel.enable_ki_protection
     async def accept(self) -> trio.SocketStream:
         """The next connection, counted. Raises what the socket raises; cancelled, none is lost."""
         if self._door.is_full:  # nobody goes before somebody comes
@@ -214,11 +216,13 @@ class DoorListener(trio.abc.Listener[trio.SocketStream]):
         self._door.admit()
         return stream
 
+    @trio.lowlevel.enable_ki_protection
     async def aclose(self) -> None:
         """Close the socket; connecting is refused from now on."""
         await self._listener.aclose()
 
 
+@trio.lowlevel.enable_ki_protection
 async def serve_door(
     app: DoorApp,
     listeners: Sequence[trio.SocketListener],

@@ -163,6 +163,7 @@ class AppConnection(TrioASGIHTTPConnection):
             self.exchange.bind(request.body)
         return request
 
+    @trio.lowlevel.enable_ki_protection
     async def handle_messages(  # type: ignore[override]  # quart-trio adds the nursery
         self, nursery: trio.Nursery, request: Request, receive: ASGIReceiveCallable
     ) -> None:
@@ -183,6 +184,7 @@ class AppConnection(TrioASGIHTTPConnection):
                     nursery.cancel_scope.cancel()
                 return
 
+    @trio.lowlevel.enable_ki_protection
     async def handle_request(  # type: ignore[override]  # quart-trio adds the nursery
         self, nursery: trio.Nursery, request: Request, send: ASGISendCallable
     ) -> None:

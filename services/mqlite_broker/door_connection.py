@@ -10,12 +10,23 @@ included.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
-from hypercorn.typing import ConnectionState, LifespanState
+from hypercorn.typing import (
+    AppWrapper,
+    ASGIReceiveEvent,
+    ASGISendEvent,
+    ConnectionState,
+    LifespanState,
+    Scope,
+)
 from hypercorn.utils import parse_socket_addr
 
 from mqlite_broker.door_inbox import Inbox
@@ -24,6 +35,32 @@ from mqlite_broker.door_limits import LINGER_BYTES, RECEIVE_BYTES
 from mqlite_broker.door_pipe import Gone, Pipe
 from mqlite_broker.door_protocol import DoorProtocol
 from mqlite_broker.door_state import RUNNING, Doorway, Ends, Phase, idle_until
+
+
+@trio.lowlevel.enable_ki_protection
+async def _uninterrupted(function: Callable[..., Awaitable[None]], *args: object) -> None:
+    await function(*args)
+
+
+class Tasks(TaskGroup):
+    """Hypercorn's group of a connection's tasks, into which Ctrl-C is not raised: an application's
+    would log it as its own failure, and the program would never hear of it
+    (engine/interrupts.py)."""
+
+    def spawn(self, func: Callable[..., Awaitable[None]], *args: object) -> None:
+        """As the parent's."""
+        super().spawn(_uninterrupted, func, *args)
+
+    async def spawn_app(
+        self,
+        app: AppWrapper,
+        config: Config,
+        scope: Scope,
+        send: Callable[[ASGISendEvent | None], Awaitable[None]],
+    ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
+        """As the parent's; what it calls at the end, when the application has returned, too."""
+        guarded = partial(_uninterrupted, app)
+        return await super().spawn_app(guarded, config, scope, partial(_uninterrupted, send))
 
 
 class Connection(TCPServer):
@@ -97,7 +134,7 @@ class Connection(TCPServer):
         ):
             return
         try:
-            async with TaskGroup() as group:
+            async with Tasks() as group:
                 self.talk = DoorProtocol(
                     self.doorway,
                     group,

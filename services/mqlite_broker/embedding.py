@@ -30,6 +30,7 @@ from mqlite_broker.tokens import Tokens
 R = TypeVar("R")
 
 
+@trio.lowlevel.enable_ki_protection
 async def serve_engine(
     engine: Engine, options: ServeOptions, *, task_status: trio.TaskStatus[ServeInfo]
 ) -> None:
@@ -41,6 +42,7 @@ async def serve_engine(
     app = BrokerApp(_Lent(engine, chosen.backup_dir), chosen)
     stopping = trio.Event()
 
+    @trio.lowlevel.enable_ki_protection
     async def watch() -> None:
         try:
             await trio.sleep_forever()
@@ -48,6 +50,7 @@ async def serve_engine(
             stopping.set()
             app.rpc.visit.end()
 
+    @trio.lowlevel.enable_ki_protection
     async def host(task_status: trio.TaskStatus[ServeInfo]) -> None:
         started = _Started(task_status, chosen)
         with trio.CancelScope(shield=True):  # so that the stop is one in order

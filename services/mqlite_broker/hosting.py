@@ -64,6 +64,7 @@ async def host(
     cut = 0
     async with trio.open_nursery() as nursery:
 
+        @trio.lowlevel.enable_ki_protection
         async def door(task_status: trio.TaskStatus[Door]) -> None:
             nonlocal cut
             cut = await serve_door(

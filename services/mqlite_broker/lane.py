@@ -84,6 +84,7 @@ class Lane:
         if handed_over is not None:
             await self._handle(connection.given_up(), handed_over)
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
         """Watch and sweep; runs until cancelled."""
         async with trio.open_nursery() as nursery:
@@ -94,6 +95,7 @@ class Lane:
         """Once only, after the last connection has ended."""
         self.watch.close()
 
+    @trio.lowlevel.enable_ki_protection
     async def _sweep(self) -> None:
         while True:
             await trio.sleep(SWEEP_SECONDS)

@@ -53,6 +53,7 @@ class Watch:
             if watched is not None:
                 watched.left()
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
         """Tell whenever there is something to tell. Runs until cancelled."""
         while True:

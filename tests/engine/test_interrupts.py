@@ -35,12 +35,15 @@ MOMENTS = range(200, 5_000, 700)
 
 
 @contextmanager
-def watching(look: Callable[[FrameType], None]) -> Iterator[None]:
-    """Every call of a function of engine or link in this thread is looked at."""
+def watching(
+    look: Callable[[FrameType], None], *, within: tuple[str, ...] = OURS
+) -> Iterator[None]:
+    """Every call of a function of engine or link in this thread is looked at, or of other folders
+    of ours."""
 
     def called(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(OURS) and code.co_name != "<module>":
+        if event == "call" and code.co_filename.startswith(within) and code.co_name != "<module>":
             look(frame)
 
     before = sys.getprofile()
