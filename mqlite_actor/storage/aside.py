@@ -59,8 +59,7 @@ def move(path: str) -> str:
     """
     kept = free_name(path)
     note = note_of(path)
-    files.create_private(note)
-    with open(note, "w", encoding="utf-8") as text:
+    with os.fdopen(files.make(note), "w", encoding="utf-8") as text:
         text.write(f"{os.path.basename(kept)} {_STORE if os.path.lexists(path) else _LOG_ALONE}\n")
         text.flush()
         files.give_away(text.fileno(), path)  # whoever opens the store next has to read it

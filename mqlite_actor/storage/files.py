@@ -2,7 +2,9 @@
 
 Called by `sqlite.open_store` before SQLite sees the file. Every spelling of one file leads to one
 path and one lock; the lock is an OS lock on a sidecar, so it ends with the process and never
-disturbs SQLite's own. Nothing is created before the caller's mistakes are ruled out.
+disturbs SQLite's own. Nothing is created before the caller's mistakes are ruled out. The folder may
+belong to somebody with fewer rights than we have: what is made or given away there is never what a
+link of his leads to.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ MEMORY: Final = ":memory:"
 FILE_MODE: Final = 0o600
 """Messages are nobody else's business: the database, its sidecars and the lock are the owner's
 only."""
+
+_NOT_BY_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+"""Of a file that is ours under this name alone; Windows has no such flag."""
 
 # WAL needs memory shared between processes, which these do not give (sqlite.org/wal.html, point 2).
 NETWORK_FILE_SYSTEMS: Final = {
@@ -88,20 +93,32 @@ def check_local_disk(folder: str) -> None:
         raise OpenError(f"{folder} is on {kind}; SQLite's log needs a local disk")
 
 
+def make(path: str) -> int:
+    """The descriptor, for reading and writing, of a new file that only its owner may open.
+
+    FileExistsError where anything is already, a link that leads nowhere too.
+    """
+    return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
+
+
 def create_private(path: str) -> None:
     """Make an empty database file readable by its owner alone, if there is none.
 
     SQLite gives its log and index files the mode of the database.
     """
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, FILE_MODE))
+        os.close(make(path))
     except FileExistsError:
         return
 
 
 def give_away(descriptor: int, path: str) -> None:
     """Give a file that root has made to the owner of what is at `path`, or else of its folder, as
-    SQLite does with a log: the service whose store it is could not open it."""
+    SQLite does with a log: the service whose store it is could not open it.
+
+    Only for what `make` has just returned: any other file may be one that the owner of the folder
+    wants to have, and has put a link to.
+    """
     if os.name != "posix" or os.geteuid() != 0:
         return
     with suppress(OSError):  # of another's namespace, or of a disk without owners
@@ -174,7 +191,7 @@ class FileLock:
         """Take it at once or raise DatabaseLocked; never waits."""
         self.path = database + ".lock"
         self._database = database
-        self._is_new = not os.path.exists(self.path)
+        self._is_new = False
         self._descriptor: int | None = self._take_any()
         _HELD.add(self)
 
@@ -185,7 +202,7 @@ class FileLock:
         if self._descriptor is None:
             return False
         try:
-            return os.path.samestat(os.fstat(self._descriptor), os.stat(self.path))
+            return os.path.samestat(os.fstat(self._descriptor), os.lstat(self.path))
         except FileNotFoundError:
             return False
 
@@ -225,13 +242,16 @@ class FileLock:
         return descriptor
 
     def _take(self, database: str) -> int | None:
-        """The locked descriptor; None if its file was removed meanwhile, and must be made anew."""
+        """The locked descriptor; None if its file came or went meanwhile, and it must be tried
+        anew."""
         try:
-            descriptor = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
+            descriptor = self._open(database)
         except OSError as error:
-            raise OpenError(f"cannot open the lock file {self.path}: {error.strerror}") from error
-        if self._is_new:
-            give_away(descriptor, database)
+            is_link = os.path.islink(self.path)
+            if isinstance(error, FileExistsError) and not is_link:
+                return None
+            reason = "it is a link" if is_link else error.strerror
+            raise OpenError(f"cannot open the lock file {self.path}: {reason}") from error
         try:
             _lock(descriptor)
         except OSError as error:
@@ -242,7 +262,7 @@ class FileLock:
                 os.close(descriptor)
                 raise (_looked_at if is_only_looked_at else in_use)(database) from error
         try:
-            is_current = os.path.samestat(os.fstat(descriptor), os.stat(self.path))
+            is_current = os.path.samestat(os.fstat(descriptor), os.lstat(self.path))
         except FileNotFoundError:
             is_current = False
         except OSError as error:
@@ -251,6 +271,16 @@ class FileLock:
         if not is_current:
             os.close(descriptor)
             return None
+        return descriptor
+
+    def _open(self, database: str) -> int:
+        """What is there, or a new one that belongs to whose store it is. FileExistsError where
+        that has come between."""
+        with suppress(FileNotFoundError):
+            return os.open(self.path, os.O_RDWR | os.O_CLOEXEC | _NOT_BY_LINK)
+        descriptor = make(self.path)
+        self._is_new = True
+        give_away(descriptor, database)
         return descriptor
 
 
@@ -275,7 +305,7 @@ def undisturbed(database: str) -> Iterator[bool]:
     Makes nothing: a file whose sidecar does not exist has no engine, and nothing to hold.
     """
     try:
-        descriptor = os.open(database + ".lock", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(database + ".lock", os.O_RDONLY | os.O_CLOEXEC | _NOT_BY_LINK)
     except OSError:
         yield False
         return

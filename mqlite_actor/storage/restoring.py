@@ -143,7 +143,7 @@ def _beside(path: str) -> list[str]:
 
 def _copy(snapshot: str, partial: str, *, place: str) -> None:
     """Copy into a new file, which belongs to whoever owns what is replaced."""
-    descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, files.FILE_MODE)
+    descriptor = files.make(partial)
     with open(snapshot, "rb") as source, os.fdopen(descriptor, "wb") as copy:
         shutil.copyfileobj(source, copy, limits.MIB)
         copy.flush()

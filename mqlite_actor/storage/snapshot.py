@@ -137,8 +137,10 @@ class Snapshot:
     def start(self) -> None:
         """Make the file, and pin what it is to hold."""
         try:
-            files.create_private(self._partial)
-            self._copy = apsw.Connection(self._partial, flags=apsw.SQLITE_OPEN_READWRITE)
+            os.close(files.make(self._partial))
+            # The folder may be another's, who puts a link to some database of ours in between.
+            flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
+            self._copy = apsw.Connection(self._partial, flags=flags)
             # Nobody reads it before it is whole, and a crash only leaves a file that says so.
             for setting in ("journal_mode = OFF", "synchronous = OFF"):
                 self._copy.execute(f"PRAGMA {setting}").fetchall()
@@ -253,7 +255,7 @@ def _publish(partial: str, path: str) -> None:
     except FileExistsError:
         raise
     except OSError:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, files.FILE_MODE))
+        os.close(files.make(path))
         try:
             os.replace(partial, path)
         except OSError as error:

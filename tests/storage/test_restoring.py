@@ -6,20 +6,23 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from mqlite_actor.contract.errors import DatabaseLocked, OpenError
+from mqlite_actor.contract.errors import DatabaseLocked, OpenError, StorageFailed
 from mqlite_actor.storage import aside, checking, restoring
 from mqlite_actor.storage.files import FileLock
+from mqlite_actor.storage.snapshot import Snapshot
 from mqlite_actor.storage.sqlite import open_store
 from tests.storage.foreign import execute
 from tests.storage.writer import killed_copy, snapshot, writing
 
 DEATH = 9
+NOBODY = 65534
 
 OLD, NEW, ALONE = [b"in the file", b"in the log"], [b"in the snapshot"], b"a log without its store"
 
@@ -203,18 +206,79 @@ def test_a_restore_that_cannot_name_its_copy_puts_back_what_was_there(
     assert snapshot(folder) == before
 
 
+@pytest.mark.parametrize("is_there", [True, False], ids=["file", "nothing"])
+@pytest.mark.parametrize("name", ["q.db.lock", "q.db.restoring"])
+@pytest.mark.parametrize("comes", ["before", "between"])
+def test_no_link_in_the_folder_decides_what_is_made_or_given_away(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, comes: str, *, is_there: bool
+) -> None:
+    """Root restores in a service's folder, and the service wants to have another file of root's."""
+    target, link = folder.with_name("wanted"), folder / name
+    if is_there:
+        target.write_bytes(b"secret")
+    if os.geteuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+        os.chown(folder / "q.db", NOBODY, NOBODY)
+    link.unlink(missing_ok=True)
+    opened = os.open
+
+    def racing(path: str, *how: int) -> int:
+        if str(path) == str(link) and not os.path.lexists(link):
+            link.symlink_to(target)
+        return opened(path, *how)
+
+    if comes == "before":
+        link.symlink_to(target)
+    else:
+        monkeypatch.setattr(os, "open", racing)
+    # A note that leads nowhere says of nothing that it has moved, and is taken away.
+    is_harmless = (name, comes, is_there) == ("q.db.restoring", "before", False)
+    with nullcontext() if is_harmless else pytest.raises((OpenError, FileExistsError)):
+        restore(folder)
+    monkeypatch.undo()
+    assert target.exists() == is_there
+    if is_there:
+        assert target.read_bytes() == b"secret"
+        assert target.stat().st_uid == os.geteuid()
+    link.unlink(missing_ok=True)
+    assert bodies(folder / "q.db") == (NEW if is_harmless else OLD)
+
+
+def test_a_backup_is_never_written_where_a_link_leads(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = folder.with_name("wanted")
+    target.touch()
+    made = os.open
+
+    def replacing(path: str, *how: int) -> int:
+        descriptor = made(path, *how)
+        Path(path).unlink()
+        Path(path).symlink_to(target)
+        return descriptor
+
+    copy = Snapshot(str(folder / "new.db"), str(folder / "copy.db"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", replacing)
+        with pytest.raises(StorageFailed):
+            copy.start()
+    copy.close()
+    copy.discard()
+    assert target.read_bytes() == b""
+    assert not list(folder.glob("copy*"))
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_what_root_restores_belongs_to_whose_store_or_folder_it_is(folder: Path) -> None:
-    nobody = 65534
-    os.chown(folder / "q.db", nobody, nobody)
+    os.chown(folder / "q.db", NOBODY, NOBODY)
     (folder / "q.db.lock").unlink(missing_ok=True)
     restore(folder)
     fresh = folder / "fresh"
     fresh.mkdir()
-    os.chown(fresh, nobody, nobody)
+    os.chown(fresh, NOBODY, NOBODY)
     restoring.restore(str(folder / "new.db"), str(fresh / "q.db"), may_replace=False)
     for place in (folder, fresh):
         for name in ("q.db", "q.db.lock"):
             found = (place / name).stat()
-            assert (found.st_uid, found.st_gid) == (nobody, nobody), place / name
+            assert (found.st_uid, found.st_gid) == (NOBODY, NOBODY), place / name
             assert found.st_mode & 0o777 == 0o600
