@@ -19,6 +19,7 @@ from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk.background import Background
 from mqlite_actor.sdk.receiver import Receiver, SyncHandler, is_for_loop
 from mqlite_actor.sdk.receiving import ReceiverOptions, settings_of
+from mqlite_actor.sdk.stopping import StopSignals
 
 NOT_PLAIN = "handler: a plain function here; coroutines need connect() or open_embedded()"
 """Said of a handler that only a loop could run."""
@@ -77,9 +78,12 @@ class SyncReceiver:
         if self._signals and threading.current_thread() is not threading.main_thread():
             raise InvalidArgument("stop_signals: signals arrive in the main thread; run it there")
         seen: list[int] = []
+        signals = StopSignals()
 
         def heed(number: int, _frame: FrameType | None) -> None:
             assert self._background is not None
+            if signals.is_echo():
+                return
             self._background.post(receiver.cut if seen else receiver.stop)
             seen.append(number)
 

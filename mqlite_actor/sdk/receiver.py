@@ -36,6 +36,7 @@ from mqlite_actor.sdk.held import HeldMessage, SyncHeldMessage
 from mqlite_actor.sdk.policies import Retry, Verdict, fault_of, storable
 from mqlite_actor.sdk.receiving import ReceiverHooks, Settings
 from mqlite_actor.sdk.renewal import Renewal
+from mqlite_actor.sdk.stopping import StopSignals
 
 AsyncHandler = Callable[[HeldMessage], Awaitable[object]]
 SyncHandler = Callable[[SyncHeldMessage], object]
@@ -148,8 +149,11 @@ class Receiver:
             around.cancel_scope.cancel()
 
     async def _heed_signals(self) -> None:
+        heard = StopSignals()
         with anyio.open_signal_receiver(*self._settings.stop_signals) as signals:
             async for _ in signals:
+                if heard.is_echo():
+                    continue
                 if self._claims.is_stopped:
                     self.cut()
                 self.stop()

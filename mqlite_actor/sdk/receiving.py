@@ -99,8 +99,8 @@ class ReceiverOptions(TypedDict, total=False):
     wait: Duration
     """How long one poll waits; 20 s, which is also the most."""
     stop_signals: Sequence[signal.Signals]
-    """Signals that stop the run in order, such as STOP_SIGNALS; none. A second one cancels the
-    handlers. Only in the main thread."""
+    """Signals that stop the run in order, such as STOP_SIGNALS; none. A second one, half a second
+    later or more, cancels the handlers. Only in the main thread."""
     stop_seconds: Duration
     """How long handlers may go on after a stop; 10 s."""
     hooks: ReceiverHooks

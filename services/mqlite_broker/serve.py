@@ -3,8 +3,8 @@
 Called by the command line with checked settings; owns signals and the exit code. The order is the
 contract's: the file before the port, the ready line only after the bind (spec/tools.md 1.3, 5.1).
 The first SIGTERM or SIGINT closes the listeners, answers every long poll with an empty list and
-lets running requests finish within the grace period; a second one ends at once. Serving itself is
-`hosting.py`, which `q.serve` shares.
+lets running requests finish within the grace period; a second one ends at once, unless it comes so
+soon that it is the first one's echo. Serving itself is `hosting.py`, which `q.serve` shares.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.sweeper import Retention
 from mqlite_actor.logs import logger
 from mqlite_actor.sdk.address import parse_store
+from mqlite_actor.sdk.stopping import StopSignals
 from mqlite_actor.version import __version__
 from mqlite_broker import (
     collector,
@@ -195,8 +196,11 @@ async def _watch_signals(
     everything: trio.CancelScope,
     app: BrokerApp | None = None,
 ) -> None:
+    heard = StopSignals()
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for number in signals:
+            if heard.is_echo():
+                continue
             name = signal.Signals(number).name
             if stopping.asked.is_set():
                 logs.line(_log, logging.WARNING, "forced to stop", ("signal", name))

@@ -3,7 +3,7 @@
 Called by `invocation` for commands that hold leases. The work runs in a thread, the main thread
 waits for its end or for a signal, whichever comes first; so a work that is stuck, in a write to a
 pipe that nobody reads or on a broker that does not answer, cannot keep the signal away. The first
-signal calls `leave`, the second ends the process where it stands.
+signal calls `leave`, a second wish ends the process where it stands.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Generic, TypeVar
 
+from mqlite_actor.sdk.stopping import StopSignals
 from mqlite_cli.refusals import Interrupted
 
 T = TypeVar("T")
@@ -79,10 +80,13 @@ def supervised(function: Callable[[], T], *, leave: Callable[[], None]) -> T:
 
 @contextmanager
 def _signals_as_bytes(sock: socket.socket) -> Iterator[None]:
-    """Each signal is written into `sock` as its number; the second one ends the process."""
+    """Each signal is written into `sock` as its number; the second wish ends the process."""
     seen: list[int] = []
+    signals = StopSignals()
 
     def note(number: int, _: FrameType | None) -> None:
+        if signals.is_echo():
+            return
         seen.append(number)
         if len(seen) > 1:
             os._exit(128 + number)

@@ -36,9 +36,9 @@ WORK: tuple[Command, ...] = (
         "MESSAGE_EXPIRES_AT_MS and MESSAGE_PROPERTIES (JSON) are its environment. The lease is "
         "renewed while it runs. After SIGTERM or SIGINT nothing more is taken; a command that "
         "does not end in time gets SIGTERM, and unless it ends with exit 0 within 5s its message "
-        "is given back uncounted. A second signal ends everything at once. The exit code is 1 if "
-        "messages are counted as lost (after a signal: since then): their lease was over, or "
-        "nobody took what became of them.",
+        "is given back uncounted. A second signal, half a second later or more, ends everything "
+        "at once. The exit code is 1 if messages are counted as lost (after a signal: since then): "
+        "their lease was over, or nobody took what became of them.",
         examples=("mqlite consume orders --exec 'cat >> handled.txt' --idle 1ms",),
     ),
     Command(

@@ -1,8 +1,8 @@
 """A worker under SIGTERM: python receiving_worker.py DSN TOKEN FACE BACKEND SECONDS
 
 Started by test_receiver_signals.py. Says what its handlers saw, one line each, and "stopped" when
-it ended in order. Handlers of "quick" messages end at once; "slow" ones end when the stop is known,
-"stuck" ones never.
+it ended in order. Handlers of "quick" messages end at once; "slow" ones end when the stop is known
+and the broker has been asked once more, "stuck" ones never.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ async def on_a_loop(dsn: str, token: str, seconds: float) -> None:
             say("saw", message.text, message.delivery_count)
             if message.text == "slow":
                 await receiver.stopping.wait()
+                await q.stats("q")
             elif message.text == "stuck":
                 await anyio.sleep_forever()
             say("did", message.text)

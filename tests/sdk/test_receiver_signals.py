@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import IO
 import pytest
 
 import mqlite_actor as mq
+from mqlite_actor.sdk.stopping import ECHO_SECONDS
 from tests.conformance.broker import TOKEN, Broker, running_broker
 from tests.services.cli_process import clean_environ
 from tests.warm.process import Popen
@@ -68,7 +70,8 @@ def test_a_stopped_worker_finishes_its_slow_handlers_and_leaves_the_rest_untouch
         with worker(own_broker, face, 10) as (process, said):
             lines = [said.readline().strip() for _ in range(3)]
             assert lines == ["saw slow 1"] * 3
-            os.kill(process.pid, signal.SIGTERM)
+            for each in mq.STOP_SIGNALS:  # one wish, as `timeout` and a terminal tell it together
+                os.kill(process.pid, each)
             assert until(said, "stopped") == ["did slow"] * 3 + ["stopped"]
             assert process.wait(BOUND_SECONDS) == 0
         counts = q.stats("q")
@@ -101,6 +104,7 @@ def test_a_second_signal_waits_for_no_handler(own_broker: Broker, face: str) -> 
             assert {said.readline(), said.readline()} == {"saw slow 1\n", "saw stuck 1\n"}
             os.kill(process.pid, signal.SIGTERM)
             until(said, "did slow")
+            threading.Event().wait(ECHO_SECONDS)
             os.kill(process.pid, signal.SIGTERM)
             until(said, "stopped")
             assert process.wait(BOUND_SECONDS) == 0

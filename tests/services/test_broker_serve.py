@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ import trio
 
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.sdk.embedded import Embedded
+from mqlite_actor.sdk.stopping import ECHO_SECONDS
 from tests.conformance.broker import BOUND_SECONDS
 from tests.services.broker_process import (
     BEARER,
@@ -247,12 +249,14 @@ async def test_a_broker_whose_log_nobody_reads_serves_on(tmp_path: Path) -> None
             process.kill()
 
 
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM,), *EITHER_ORDER])
 async def test_a_client_that_does_not_read_is_cut_and_the_exit_code_says_so(
-    tmp_path: Path,
+    tmp_path: Path, numbers: tuple[signal.Signals, ...]
 ) -> None:
+    """In its time, though the wish to stop be told by two at once, as under `timeout`."""
     with started(tmp_path) as broker:
         async with await stalled(broker):
-            broker.signal(signal.SIGTERM)
+            broker.signal(*numbers)
             assert broker.ended() == 1
         assert broker.err.to_the_end()[-1].endswith("stopped cut=1")
 
@@ -261,9 +265,13 @@ async def test_a_client_that_does_not_read_is_cut_and_the_exit_code_says_so(
 async def test_a_second_signal_ends_it_at_once_with_130(
     tmp_path: Path, pair: tuple[signal.Signals, signal.Signals]
 ) -> None:
+    first, second = pair
     with started(tmp_path) as broker:
         async with await stalled(broker):
-            broker.signal(*pair)
+            broker.signal(first)
+            await refused(broker.port)
+            threading.Event().wait(ECHO_SECONDS)
+            broker.signal(second)
             assert broker.ended() == 130
         said = broker.err.to_the_end()
         assert not [line for line in said if "Traceback" in line]
