@@ -11,7 +11,6 @@ given back as if it had not been delivered.
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 from collections.abc import Callable
@@ -26,7 +25,6 @@ from mqlite_actor.contract.errors import (
     StorageFull,
     Unavailable,
 )
-from mqlite_actor.contract.limits import RECEIVE_WAIT_MS_MAX
 from mqlite_actor.contract.wire import (
     AbandonRequest,
     CompleteRequest,
@@ -38,6 +36,7 @@ from mqlite_actor.contract.wire import (
 from mqlite_actor.sdk.durations import nanoseconds_to_ms
 from mqlite_cli.giving_back import releasing
 from mqlite_cli.grammar import Arguments
+from mqlite_cli.idling import Silence
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.refusals import Interrupted, Refusal
 from mqlite_cli.renewing import Renewer
@@ -153,7 +152,8 @@ class _Worker:
 
     __slots__ = (
         "_caller", "_changed", "_claimer", "_claims", "_commands", "_error", "_free",
-        "_left_at", "_lost_before", "_plan", "_run", "_stopping", "_tally", "_warned", "is_drained",
+        "_left_at", "_lost_before", "_plan", "_run", "_silence", "_stopping", "_tally", "_warned",
+        "is_drained",
     )  # fmt: skip
 
     def __init__(self, run: Invocation, plan: _Plan) -> None:
@@ -171,6 +171,7 @@ class _Worker:
         self._left_at: float | None = None  # when a signal came, by the monotonic clock
         self._lost_before = 0  # it came
         self._warned = False
+        self._silence = Silence(_CLOCK, idle_ms=plan.idle_ms)
         self.is_drained = False
 
     @property
@@ -263,10 +264,19 @@ class _Worker:
             self._free += 1
 
     def _claim(self, claimer: Caller) -> Message | None:
-        pause, quiet_since = _PAUSE_SECONDS, _CLOCK.monotonic()
+        with self._silence.asked():
+            found = self._waited_for(claimer)
+        if found is None:
+            self._not_claimed()
+            if self._plan.idle_ms:
+                self._stopping.set()  # nothing came for long enough: no thread claims again
+        return found
+
+    def _waited_for(self, claimer: Caller) -> Message | None:
+        """The next message; None at the end of all claiming."""
+        pause = _PAUSE_SECONDS
         while not self._stopping.is_set():
-            asked = _CLOCK.monotonic()
-            wait_ms = self._wait_ms(asked - quiet_since)
+            asked, wait_ms = _CLOCK.monotonic(), self._silence.wait_ms
             try:
                 found = self._ask(claimer, wait_ms)
             except (Closed, *_PASSING) as error:
@@ -276,29 +286,21 @@ class _Worker:
                     raise
                 self._warn_once(f"{error.message}; it is tried again")
                 self._stopping.wait(pause)
-                # Nobody has said that nothing came meanwhile.
-                pause, quiet_since = min(2 * pause, _PAUSE_SECONDS_MAX), _CLOCK.monotonic()
+                self._silence.failed()
+                pause = min(2 * pause, _PAUSE_SECONDS_MAX)
                 continue
             self._warned = False
             if found:
+                self._silence.end()
                 return found[0]
-            pause, answered = _PAUSE_SECONDS, _CLOCK.monotonic()
-            left = self._plan.idle_ms / 1000 - (answered - quiet_since)
-            if self._plan.idle_ms and left <= 0:
+            self._silence.lasts()
+            pause, left = _PAUSE_SECONDS, self._silence.left_seconds
+            if left <= 0:
                 break
-            if answered - asked < wait_ms / 2000:
+            if _CLOCK.monotonic() - asked < wait_ms / 2000:
                 # Empty so soon is what a broker says that stops, or is asked by too many.
-                self._stopping.wait(min(pause, left) if self._plan.idle_ms else pause)
-        self._not_claimed()
-        self._idle_end()
+                self._stopping.wait(min(pause, left))
         return None
-
-    def _wait_ms(self, quiet_seconds: float) -> int:
-        """How long to wait for a message when none has come for so long."""
-        if not self._plan.idle_ms:
-            return RECEIVE_WAIT_MS_MAX
-        left_ms = math.ceil(self._plan.idle_ms - 1000 * quiet_seconds)
-        return min(max(left_ms, 1), RECEIVE_WAIT_MS_MAX)
 
     def _ask(self, claimer: Caller, wait_ms: int) -> list[Message]:
         with self._changed:
@@ -309,11 +311,6 @@ class _Worker:
             with self._changed:
                 self._claims -= 1
                 self._changed.notify_all()
-
-    def _idle_end(self) -> None:
-        """Nothing came for long enough: no thread claims again."""
-        if self._plan.idle_ms:
-            self._stopping.set()
 
     def _handle(self, caller: Caller, message: Message) -> None:
         plan = self._plan
