@@ -173,7 +173,9 @@ async def _by_itself(
                 task_status=task_status,
             )
 
-        _announce_ready(app.settings, await nursery.start(host))
+        base = await nursery.start(host)
+        if not stopping.asked.is_set():
+            _announce_ready(app.settings, base)
     return cut
 
 
@@ -184,7 +186,7 @@ async def _by_workers(
     workers = Workers(engine, settings, listeners, sums=sums, stopping=stopping.asked)
     async with trio.open_nursery() as nursery:
         await nursery.start(workers.run, settings.workers)
-        if workers.failure is None:
+        if workers.failure is None and not stopping.asked.is_set():
             _announce_ready(settings, base)
     stopping.failure = workers.failure
     return workers.cut

@@ -85,30 +85,43 @@ class Workers:
     ) -> None:
         """Keep `number` workers until the stop, or until one cannot even begin.
 
-        Started when each accepts connections. Cancelled, all are killed; what they held for clients
-        is given back either way.
+        Started when each accepts connections, or the stop has come first. Cancelled, all are
+        killed; what they held for clients is given back either way.
         """
         async with trio.open_nursery() as nursery:
             with trio.move_on_after(START_SECONDS) as patience:
-                async with trio.open_nursery() as starting:
-                    for slot in range(number):
-                        starting.start_soon(nursery.start, self._keep, slot)
-            if patience.cancelled_caught:
+                async with trio.open_nursery() as around:
+                    around.start_soon(self._heed_early_stop, patience)
+                    async with trio.open_nursery() as starting:
+                        for slot in range(number):
+                            starting.start_soon(nursery.start, self._keep, slot)
+                    around.cancel_scope.cancel()
+            if patience.cancelled_caught and not self._stopping.is_set():
                 self.failure = OpenError(f"a worker was not ready within {START_SECONDS:.0f} s")
             task_status.started()
             if self.failure is None:
                 await self._stopping.wait()
             for listener in self._listeners:
                 await listener.aclose()
-            for process in list(self._processes.values()):
-                process.terminate()
+            self._terminate()
             nursery.cancel_scope.deadline = trio.current_time() + END_SECONDS
+
+    async def _heed_early_stop(self, patience: trio.CancelScope) -> None:
+        """A stop while workers start waits for none of them to get ready. The listeners stay open
+        meanwhile: a process that is just being made inherits them."""
+        await self._stopping.wait()
+        patience.deadline = trio.current_time() + END_SECONDS
+        self._terminate()
+
+    def _terminate(self) -> None:
+        for process in list(self._processes.values()):
+            process.terminate()
 
     async def _keep(self, slot: int, *, task_status: trio.TaskStatus[None]) -> None:
         """One worker after the other, until the stop."""
         worker = Worker(slot, self._sums, task_status.started)
         pause = PAUSE_SECONDS
-        while True:
+        while not self._stopping.is_set():
             began = trio.current_time()
             await self._live(worker)
             if self._stopping.is_set() or self.failure is not None:
@@ -137,6 +150,8 @@ class Workers:
                     return
             self._processes[worker.slot] = process
             worker.pid = process.pid
+            if self._stopping.is_set():  # meanwhile, so nobody else tells it
+                process.terminate()
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._serve, ours, worker)
@@ -145,7 +160,8 @@ class Workers:
             finally:
                 del self._processes[worker.slot]
                 if process.returncode is None:
-                    self.cut += not worker.has_ended  # at least one: it is stuck in something
+                    # At least one: it is stuck in something.
+                    self.cut += worker.has_started and not worker.has_ended
                     process.kill()
                     with trio.CancelScope(shield=True):
                         await process.wait()

@@ -222,6 +222,15 @@ async def stalled(broker: BrokerProcess) -> Client:
     return client
 
 
+async def forced(broker: BrokerProcess, first: signal.Signals, second: signal.Signals) -> int:
+    """The exit code of a broker that has heard the first signal, and then another wish."""
+    broker.signal(first)
+    await refused(broker.port)
+    threading.Event().wait(ECHO_SECONDS)
+    broker.signal(second)
+    return broker.ended()
+
+
 async def test_the_port_is_free_at_once_for_the_next_broker(tmp_path: Path) -> None:
     """Though connections of the first one are still being forgotten by the kernel."""
     port = 0
@@ -265,14 +274,9 @@ async def test_a_client_that_does_not_read_is_cut_and_the_exit_code_says_so(
 async def test_a_second_signal_ends_it_at_once_with_130(
     tmp_path: Path, pair: tuple[signal.Signals, signal.Signals]
 ) -> None:
-    first, second = pair
     with started(tmp_path) as broker:
         async with await stalled(broker):
-            broker.signal(first)
-            await refused(broker.port)
-            threading.Event().wait(ECHO_SECONDS)
-            broker.signal(second)
-            assert broker.ended() == 130
+            assert await forced(broker, *pair) == 130
         said = broker.err.to_the_end()
         assert not [line for line in said if "Traceback" in line]
         assert said[-1].split(" ", 1)[1].startswith("WARN forced to stop signal=SIG")

@@ -25,7 +25,7 @@ from tests.conformance.audit import audit_file
 from tests.services.broker_process import BEARER, MOMENT_SECONDS, BrokerProcess, started
 from tests.services.broker_scene import path, raw
 from tests.services.door_client import PATIENCE, Client
-from tests.services.test_broker_serve import stalled
+from tests.services.test_broker_serve import forced, stalled
 
 READY: Final = re.compile(r"worker ready worker=(\d+) pid=(\d+)")
 
@@ -280,8 +280,7 @@ async def test_a_second_signal_ends_the_workers_at_once(tmp_path: Path) -> None:
     with started(tmp_path, "--workers", "2") as broker:
         assert broker.url
         async with await stalled(broker):
-            broker.signal(signal.SIGTERM, signal.SIGINT)
-            assert broker.ended() == 130
+            assert await forced(broker, signal.SIGTERM, signal.SIGINT) == 130
         assert not any(is_running(pid) for pid in pids(broker))
 
 
