@@ -75,6 +75,22 @@ Gathered = str | tuple[int, int, str, Names, Values, str]
 """A line, or what its form makes it of."""
 
 
+class _Said:
+    """A line as a record's message. A handler of the program's own, where `q.serve` serves, gets it
+    as a text with all its fields."""
+
+    __slots__ = ("names", "text", "values")
+
+    def __init__(self, text: str, names: Names, values: Values) -> None:
+        self.text = text
+        self.names = names
+        self.values = values
+
+    def __str__(self) -> str:
+        fields = zip(self.names, self.values, strict=True)
+        return printable(self.text) + "".join(f" {name}={_text_of(each)}" for name, each in fields)
+
+
 class Lines(logging.Handler):
     """Writes lines to a descriptor, in the order in which they came."""
 
@@ -92,9 +108,11 @@ class Lines(logging.Handler):
         """Write a record at once, behind what was gathered."""
         try:
             error = _traceback(record)
-            names, values = getattr(record, "fields", ((), ()))
+            said = record.msg
+            if not isinstance(said, _Said):
+                said = _Said(record.getMessage(), (), ())
             at_ms = round(record.created * 1000)
-            text = self._form(at_ms, record.levelno, record.getMessage(), names, values, error)
+            text = self._form(at_ms, record.levelno, said.text, said.names, said.values, error)
         except Exception:  # noqa: BLE001  # logging's rule: a bad line does not hurt its caller
             self.handleError(record)
             return
@@ -195,7 +213,7 @@ def set_up(level: str, form: str) -> Lines:
 def line(log: Harmless, level: int, text: str, *fields: Field) -> None:
     """One line: a fixed text and its fields."""
     names, values = tuple(name for name, _ in fields), [value for _, value in fields]
-    log.log(level, "%s", text, extra={"fields": (names, values)})
+    log.log(level, _Said(text, names, values))
 
 
 def line_at_any_level(text: str, *fields: Field) -> None:
@@ -211,7 +229,7 @@ def access_line(level: int, text: str, names: Names, values: Values) -> None:
             if isinstance(handler, Lines):
                 handler.add(level, text, names, values)
                 return
-    access.log(level, "%s", text, extra={"fields": (names, values)})
+    access.log(level, _Said(text, names, values))
 
 
 def shown(value: str) -> str:

@@ -215,6 +215,19 @@ async def test_each_level_hides_what_is_below_it(
     assert [line.split(" ")[1] for line in lines] == shown
 
 
+@pytest.mark.usefixtures("mqlite_logger")
+async def test_a_handler_of_the_programs_own_gets_every_field_in_one_line(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where `q.serve` serves, in a program that logs as it likes."""
+    caplog.set_level(logging.INFO, "mqlite")
+    async with served(engine) as scene:
+        assert (await scene.call("Receive", {"queue": "a\nb %s"})).status == 404
+    (line,) = (each for each in caplog.messages if "Receive" in each)
+    found = r'QueueService/Receive status=404 queue="a\\nb %s" code=not_found' + DUR
+    assert re.fullmatch(found, line), line
+
+
 HOSTILE_NAMES = (
     "a\nb",
     "a\r\n12:00:00.000 INFO forged status=200",
