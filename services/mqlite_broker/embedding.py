@@ -19,8 +19,9 @@ from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.contract.ext import BackupRequest
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.engine.engine import Engine
+from mqlite_actor.logs import logger
 from mqlite_actor.sdk.serve import ServeInfo, ServeOptions
-from mqlite_broker import descriptors, hosting, settings, tokens, ui
+from mqlite_broker import descriptors, hosting, origins, settings, tokens, ui
 from mqlite_broker.app import BrokerApp
 from mqlite_broker.door_limits import DoorLimits
 from mqlite_broker.settings import CONNECTIONS_MAX, DOCS_URL, Settings
@@ -28,6 +29,8 @@ from mqlite_broker.tls import server_context
 from mqlite_broker.tokens import Tokens
 
 R = TypeVar("R")
+
+_log = logger("mqlite.broker")
 
 
 @trio.lowlevel.enable_ki_protection
@@ -39,6 +42,8 @@ async def serve_engine(
     chosen = settings_of(options)
     context = _context(options.tls)
     listeners = await hosting.bind(chosen)
+    for warning in chosen.warnings:
+        _log.warning("%s", warning)
     app = BrokerApp(_Lent(engine, chosen.backup_dir), chosen)
     stopping = trio.Event()
 
@@ -126,6 +131,7 @@ def settings_of(options: ServeOptions) -> Settings:
     if limit is not None and not 1 <= limit <= CONNECTIONS_MAX:
         raise InvalidArgument(f"connections_max is from 1 to {CONNECTIONS_MAX}")
     is_auth_on = found.values is not None
+    cors = origins.allowed(options.cors.strip(), "cors", found)
     return Settings(
         host=host,
         port=port,
@@ -133,13 +139,14 @@ def settings_of(options: ServeOptions) -> Settings:
         is_token_generated=found.is_generated,
         monitor_tokens=_monitors(options.monitor_tokens, found),
         has_metrics=settings.check_metrics(is_on=options.metrics, is_auth_on=is_auth_on),
-        cors=settings.origin(options.cors.strip(), "cors", found),
+        cors=cors,
         console=ui.ANY if options.ui else ui.OFF,
         docs_url=options.docs_url or DOCS_URL,
         version=options.version,
         connections_max=descriptors.left(limit or DoorLimits.connections_max),
         backup_dir=options.backup_dir,
         insecure_allow_remote=options.insecure_allow_remote,
+        warnings=tuple(origins.doubts(cors, "cors")),
     )
 
 

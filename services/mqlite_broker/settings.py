@@ -21,7 +21,7 @@ from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk.address import StoreKind, parse_store
 from mqlite_actor.sdk.notation import parse_duration, parse_size
 from mqlite_actor.version import __version__
-from mqlite_broker import cores, ui
+from mqlite_broker import cores, origins, ui
 from mqlite_broker import tokens as token_sources
 from mqlite_broker.auth import is_loopback
 from mqlite_broker.door_limits import DoorLimits
@@ -137,6 +137,8 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
     host, port = _address(flags, environ)
     tokens = _tokens(flags, environ)
     warnings += token_sources.doubts(tokens)
+    cors = origins.allowed(_get(environ, "MQLITE_CORS"), "MQLITE_CORS", tokens)
+    warnings += origins.doubts(cors, "MQLITE_CORS")
     insecure = bool(flags.get("insecure-allow-remote", False))
     check_reach(tokens, host, insecure_allow_remote=insecure)
     tls_cert, tls_key = _tls(flags, environ)
@@ -162,7 +164,7 @@ def read_settings(flags: Mapping[str, str | bool], environ: Mapping[str, str]) -
         tls_key=tls_key,
         connections_max=_connections(flags, environ),
         diagnostics_dir=_either(flags, environ, "diagnostics-dir")[1],
-        cors=origin(_get(environ, "MQLITE_CORS"), "MQLITE_CORS", tokens),
+        cors=cors,
         log_level=_word(environ, "MQLITE_LOG_LEVEL", LEVELS, "info"),
         log_format=_word(environ, "MQLITE_LOG_FORMAT", FORMATS, "text"),
         **_retention(environ, warnings),
@@ -207,15 +209,6 @@ def check_metrics(*, is_on: bool, is_auth_on: bool) -> bool:
     if is_on and not is_auth_on:
         raise InvalidArgument("metrics need authentication; set MQLITE_TOKENS or switch them off")
     return is_on
-
-
-def origin(text: str, source: str, tokens: Tokens) -> str:
-    """The one origin that browsers may call from; "" for none."""
-    if text.lower() == "off":
-        return ""
-    if re.search(r"[\r\n]", text):
-        raise InvalidArgument(f"{source} holds a line break; give one origin, * or off")
-    return text or ("*" if tokens.values is not None else "")
 
 
 # -- one variable each -----------------------------------------------------------------------------
@@ -342,7 +335,10 @@ class _Retention(TypedDict):
 
 def _retention(environ: Mapping[str, str], warnings: list[str]) -> _Retention:
     """Bounds on dead letters; what makes no sense warns and leaves the default."""
-    if _get(environ, "MQLITE_DLQ_RETENTION").lower() == "off":
+    word = _get(environ, "MQLITE_DLQ_RETENTION")
+    if word.lower() not in ("", "on", "off"):
+        warnings.append(f"MQLITE_DLQ_RETENTION={word!r} is unknown; only off lifts the bounds")
+    if word.lower() == "off":
         return {"dlq_max_age_ms": 0, "dlq_max_count": 0, "dlq_max_bytes": 0}
     age_ms = DLQ_MAX_AGE_MS
     text = _get(environ, "MQLITE_DLQ_MAX_AGE")

@@ -133,6 +133,14 @@ async def test_what_serve_refuses_is_refused_and_the_engine_goes_on(
     await q.send_one("q", b"x")
 
 
+async def test_an_origin_that_no_browser_names_is_told_of(
+    q: Embedded, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(q, cors="https://a.example/"):
+        pass
+    assert [each for each in caplog.messages if each.startswith("cors='https://a.example/' is not")]
+
+
 async def test_a_busy_address_is_an_error_of_opening(q: Embedded) -> None:
     async with serving(q) as info:
         with pytest.raises(OpenError, match="in use"):

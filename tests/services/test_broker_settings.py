@@ -231,6 +231,8 @@ BAD_BOUNDS = [
     ("MQLITE_DLQ_MAX_COUNT", "many"),
     ("MQLITE_DLQ_MAX_COUNT", "1e6"),
     ("MQLITE_DLQ_MAX_BYTES", "1GB"),
+    ("MQLITE_DLQ_RETENTION", "no"),
+    ("MQLITE_DLQ_RETENTION", "0"),
 ]
 
 
@@ -281,6 +283,20 @@ def test_the_allowed_origin_follows_authentication_unless_it_is_set(
     text: str, tokens: str, cors: str
 ) -> None:
     assert read(MQLITE_CORS=text, MQLITE_TOKENS=tokens, **LOOPBACK).cors == cors
+
+
+@pytest.mark.parametrize(
+    ("text", "is_doubtful"),
+    [
+        ("https://a.example:8443", False), ("http://[::1]:5173", False), ("null", False),
+        ("*", False), ("off", False), ("", False), ("https://a.example/", True),
+        ("https://a.example,https://b.example", True), ("a.example", True),
+        ("https://*.example", True), ("HTTPS://A.example", True),
+    ],
+)  # fmt: skip
+def test_an_origin_that_no_browser_names_is_told_of(text: str, *, is_doubtful: bool) -> None:
+    warnings = [each for each in read(MQLITE_CORS=text).warnings if "MQLITE_CORS" in each]
+    assert len(warnings) == is_doubtful
 
 
 @pytest.mark.parametrize("text", ["https://a.example\r\nX: y", "a\nb"])

@@ -15,6 +15,11 @@ from mqlite_broker.workers import Workers
 from tests.services.door_client import PATIENCE
 
 
+def begun(folder: Path) -> int:
+    """How many workers run so far."""
+    return len(list(folder.glob("began*")))
+
+
 @pytest.mark.parametrize("running", [0, 2], ids=["before", "while they start"])
 async def test_a_stop_waits_for_no_worker_to_get_ready(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: int
@@ -29,7 +34,7 @@ async def test_a_stop_waits_for_no_worker_to_get_ready(
     with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(workers.run, 2)
-            while len(list(tmp_path.glob("began*"))) < running:
+            while begun(tmp_path) < running:
                 await trio.lowlevel.checkpoint()
             stopping.set()
     assert (workers.failure, workers.cut) == (None, 0)
