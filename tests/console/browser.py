@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Final, NoReturn, TypeVar
 
 import pytest
-from playwright.sync_api import Browser, Playwright, sync_playwright
+from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 
 T = TypeVar("T")
 
@@ -25,6 +25,20 @@ FLAGS: Final = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
+
+POPUPS: Final = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup")
+"""What drops from the address bar are pages, too: each window of Chromium loads them into a process
+of their own, for more than half of what a tab costs. Nobody sees an address bar here."""
+
+PLAYWRIGHTS: Final = (
+    "AimEnabled", "AvoidCorsURLLoaderRestartOnRedirect", "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose", "HttpsFirstBalancedModeAutoEnable", "HttpsUpgrades",
+    "LensOverlay", "MediaRouter", "NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding",
+    "PreconnectToSearch", "ThirdPartyStoragePartitioning",
+)  # fmt: skip
+"""What Playwright switches off by itself; a browser hears the last list of features alone."""
+
+FEATURES: Final = f"--disable-features={','.join((*POPUPS, *PLAYWRIGHTS))}"
 
 PATIENCE_MS: Final = 15_000
 """Generous for anything that a page does; reaching it is a failure."""
@@ -51,9 +65,10 @@ class Stage:
     def browser(self) -> Browser:
         """Started when it is first asked for; only inside `run`."""
         if self._browser is None:
+            expect.set_options(timeout=PATIENCE_MS)  # by itself it has five seconds
             self._playwright = sync_playwright().start()
             self._browser = self._playwright.chromium.launch(
-                executable_path=program(), args=list(FLAGS)
+                executable_path=program(), args=[*FLAGS, FEATURES]
             )
         return self._browser
 
