@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.crash.fatal_worker import DEEDS, marked_reject, marked_send
 from tests.figures import record
 from tests.services.broker_process import TOKEN, started_by
 from tests.storage.child import ROOT
+from tests.warm.process import run
 
 IS_WHOLE = os.environ.get("MQLITE_CRASH_POINTS") == "all"
 BOUND_SECONDS = 60.0
@@ -110,9 +110,7 @@ async def test_a_program_killed_at_a_chosen_place_leaves_all_or_nothing(
     path = shutil.copy(template, tmp_path)
     command = [*PROGRAM, point, str(path), synchronous(point), deed]
     done = await trio.to_thread.run_sync(
-        lambda: subprocess.run(
-            command, cwd=ROOT, stdout=subprocess.PIPE, check=False, timeout=BOUND_SECONDS
-        )
+        lambda: run(command, cwd=ROOT, env=os.environ, timeout=BOUND_SECONDS)
     )
     assert done.returncode == -signal.SIGKILL
     words = done.stdout.decode().split()

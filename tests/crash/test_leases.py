@@ -25,6 +25,7 @@ from tests.crash.lease_rules import breaches
 from tests.crash.timeline import QUEUES, STEP_MS, Event, Timeline
 from tests.figures import record
 from tests.storage.child import ROOT
+from tests.warm.process import Popen
 
 SECONDS = float(os.environ.get("MQLITE_HISTORY_SECONDS", "3"))
 SEED = int(os.environ.get("MQLITE_HISTORY_SEED") or random.SystemRandom().randrange(2**32))
@@ -50,7 +51,7 @@ def live(path: Path, timeline: Timeline, dice: random.Random, *, is_last: bool) 
     offset = -STEP_MS if timeline.life % 3 == 2 else 0
     step_at = life_ms // 2 if offset and dice.random() < 0.5 else life_ms
     command = [sys.executable, "-m", "tests.crash.lease_worker", str(path), synchronous]
-    with subprocess.Popen(
+    with Popen[bytes](
         [*command, str(dice.randrange(2**32)), str(timeline.life), str(offset)],
         cwd=ROOT,
         stdin=subprocess.PIPE,

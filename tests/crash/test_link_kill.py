@@ -25,6 +25,7 @@ from tests.engine.gate import bodies, create, sending, take, until
 from tests.link.peer import short_path
 from tests.services.broker_process import started
 from tests.services.cli_process import clean_environ
+from tests.warm.process import Popen
 
 EXPECTED = {
     # phase: messages left for others with their delivery counts, bodies still locked
@@ -39,7 +40,7 @@ EXPECTED = {
 @contextmanager
 def standing(path: str, phase: str) -> Iterator[subprocess.Popen[str]]:
     """A program that has reached its place; killed at the end."""
-    process = subprocess.Popen(
+    process = Popen[str](
         [sys.executable, "-m", "tests.crash.link_worker", path, phase],
         stdout=subprocess.PIPE,
         text=True,
