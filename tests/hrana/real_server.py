@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.hrana.values import Json
+from tests.warm.process import Popen
 
 BOUND_SECONDS: Final = 15.0
 """Generous for starting and for stopping; reaching it is a failure."""
@@ -59,7 +60,7 @@ class RealServer:
     def start(self) -> None:
         """Start it and wait until it answers."""
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = Popen[bytes](
                 self.command,
                 env={**os.environ, **self.environ},
                 stdin=subprocess.DEVNULL,

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -159,6 +161,33 @@ class Popen(subprocess.Popen[AnyStr]):
         self._child_created = True
         _CLOSE_PIPES(self, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
 
+    def wait(self, timeout: float | None = None) -> int:
+        """The same, told of the end by the system: subprocess looks again after up to 50 ms."""
+        if timeout is None or self.returncode is not None:
+            return super().wait(timeout)
+        end = time.monotonic() + timeout
+        wait_for_end(self.pid, timeout)
+        try:
+            return super().wait(max(end - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            raise subprocess.TimeoutExpired(self.args, timeout) from None
+
+
+def wait_for_end(pid: int, timeout: float) -> None:
+    """Return when a child has ended or the time is over; at once where nobody can tell."""
+    if sys.platform != "linux":
+        return
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:  # somebody has its exit code already, or the system is too old
+        return
+    try:
+        ended = select.poll()
+        ended.register(descriptor, select.POLLIN)
+        ended.poll(max(timeout, 0) * 1000)
+    finally:
+        os.close(descriptor)
+
 
 def run(
     args: Sequence[str | bytes],
@@ -177,6 +206,18 @@ def run(
             process.kill()
             raise
     return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+
+@contextmanager
+def preparing() -> Iterator[None]:
+    """Within the block, a test with the mark `cold` begins programs warm as others do: commands
+    that make the scene for the program that it is about."""
+    before = warm.is_on
+    warm.is_on = warm.is_possible
+    try:
+        yield
+    finally:
+        warm.is_on = before
 
 
 @contextmanager

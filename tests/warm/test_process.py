@@ -16,7 +16,7 @@ import pytest
 from tests.conformance.broker import BOUND_SECONDS
 from tests.services.broker_process import BrokerProcess, started
 from tests.services.cli_process import PYTHON, Shell, clean_environ
-from tests.warm.process import Popen, started_by_others, warm
+from tests.warm.process import Popen, preparing, started_by_others, warm
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="every start is cold here")
 
@@ -154,8 +154,11 @@ def test_a_signal_is_its_exit_code_and_a_session_is_its_own(tmp_path: Path) -> N
         with process:
             assert os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
             assert process.poll() is None
+            with pytest.raises(subprocess.TimeoutExpired, match=r"after 0\.01 seconds"):
+                process.wait(0.01)
             process.send_signal(signal.SIGKILL)
-        assert process.returncode == -signal.SIGKILL
+            assert process.wait(BOUND_SECONDS) == -signal.SIGKILL
+            assert process.wait(0) == -signal.SIGKILL
 
 
 def test_an_environment_that_speaks_to_the_interpreter_begins_cold(tmp_path: Path) -> None:
@@ -165,3 +168,14 @@ def test_an_environment_that_speaks_to_the_interpreter_begins_cold(tmp_path: Pat
     assert warm.starts == before
     with pytest.raises(FileNotFoundError):
         Shell(tmp_path / "nowhere").run("version")
+
+
+@pytest.mark.cold
+def test_what_prepares_a_cold_test_may_begin_warm(tmp_path: Path) -> None:
+    before = warm.starts
+    with preparing():
+        assert Shell(tmp_path).run("version").code == 0
+    prepared = before + warm.is_possible
+    assert warm.starts == prepared
+    assert Shell(tmp_path).run("version").code == 0
+    assert warm.starts == prepared
