@@ -26,6 +26,7 @@ from tests.sdk.loopback import (
     reply,
 )
 from tests.services.cli_process import Shell
+from tests.warm.process import preparing
 
 pytestmark = pytest.mark.cold  # of each kind of program, some begin as they do for users
 
@@ -57,14 +58,20 @@ def stuffed(folder: Path, *, hold: str = "") -> Iterator[tuple[Shell, Loopback, 
 
 
 def fill(shell: Shell) -> None:
-    shell.ok("create-queue", "q")
-    for _ in range(4):
-        shell.ok("send", "q", "-", stdin=b"x" * LARGE)
+    with preparing():
+        shell.ok("create-queue", "q")
+        for _ in range(4):
+            shell.ok("send", "q", "-", stdin=b"x" * LARGE)
+
+
+def peeked(shell: Shell) -> list[dict[str, Any]]:
+    with preparing():
+        messages: list[dict[str, Any]] = shell.run("peek", "q", "--output", "json", check=0).json
+    return messages
 
 
 def states(shell: Shell) -> list[str]:
-    messages: list[dict[str, Any]] = shell.run("peek", "q", "--output", "json", check=0).json
-    return [message["state"] for message in messages]
+    return [message["state"] for message in peeked(shell)]
 
 
 def begin_reading(process: subprocess.Popen[bytes]) -> bytes:
@@ -101,7 +108,7 @@ def test_a_signal_while_the_output_is_stuck_gives_everything_back(
         assert 1 <= server.calls.count(ABANDON) <= 3
         assert states(shell) == ["active"] * 4
         # What nobody saw was not delivered.
-        messages = shell.run("peek", "q", "--output", "json", check=0).json
+        messages = peeked(shell)
         assert messages[0]["delivery_count"] == 1
         assert "delivery_count" not in messages[-1]
 
@@ -264,9 +271,10 @@ def test_a_failed_output_sets_fetched_messages_aside_again(tmp_path: Path) -> No
 
 
 def defer_all(shell: Shell) -> None:
-    messages = shell.run("receive", "q", "--max", "2", "--no-ack", "--output", "json", check=0).json
-    for message in messages:
-        shell.ok("defer", "q", str(message["seq_number"]), message["lock_token"])
+    words = ("receive", "q", "--max", "2", "--no-ack", "--output", "json")
+    with preparing():
+        for message in shell.run(*words, check=0).json:
+            shell.ok("defer", "q", str(message["seq_number"]), message["lock_token"])
 
 
 def test_each_message_is_given_back_once_by_its_lease(tmp_path: Path) -> None:
