@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -73,8 +76,7 @@ def total(scene: Scene) -> int:
     return count
 
 
-@pytest.mark.promise("T37")
-def test_a_settle_that_takes_longer_than_the_lease_still_completes(tmp_path: Path) -> None:
+def a_settle_that_takes_longer_than_the_lease_still_completes(folder: Path) -> None:
     """The broker's clock moves by 0.8 s with each renewal: a lease of 2 s, a settle after 3.2 s."""
     clock = ManualClock(SystemClock().now_ms())
     renewed = threading.Semaphore(0)
@@ -91,7 +93,7 @@ def test_a_settle_that_takes_longer_than_the_lease_still_completes(tmp_path: Pat
         return answer(request)
 
     options = EngineOptions(clock=clock, background=False)
-    with scene(tmp_path, {RENEW: renew, SETTLE: settle}, options) as it:
+    with scene(folder, {RENEW: renew, SETTLE: settle}, options) as it:
         it.filled(2, lock="2s")
         clock.set(SystemClock().now_ms())
         text = it.shell.ok("receive", "q", "--max", "2")
@@ -100,8 +102,7 @@ def test_a_settle_that_takes_longer_than_the_lease_still_completes(tmp_path: Pat
         assert total(it) == 0
 
 
-@pytest.mark.promise("T38")
-def test_many_leases_are_renewed_together_and_seldom(tmp_path: Path) -> None:
+def many_leases_are_renewed_together_and_seldom(folder: Path) -> None:
     claimed = threading.Event()
     pause = threading.Event()
     until: list[int] = []
@@ -120,7 +121,7 @@ def test_many_leases_are_renewed_together_and_seldom(tmp_path: Path) -> None:
         return answer(request)
 
     handlers: dict[str, Handle] = {RECEIVE: receive, RENEW: renew, SETTLE: settle}
-    with scene(tmp_path, handlers) as it:
+    with scene(folder, handlers) as it:
         it.filled(1, lock="6s")
         first = next(iter(it.server.requests), None)
         assert first is None
@@ -132,8 +133,7 @@ def test_many_leases_are_renewed_together_and_seldom(tmp_path: Path) -> None:
         assert total(it) == 0
 
 
-@pytest.mark.promise("T39")
-def test_a_renewal_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
+def a_renewal_that_hangs_holds_nobody_up(folder: Path) -> None:
     hung, ended = threading.Event(), threading.Event()
 
     def renew(_: Recorded, __: Answer) -> bytes | None:
@@ -145,7 +145,7 @@ def test_a_renewal_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
         assert hung.wait(BOUND_SECONDS)
         return answer(request)
 
-    with scene(tmp_path, {RENEW: renew, SETTLE: settle}) as it:
+    with scene(folder, {RENEW: renew, SETTLE: settle}) as it:
         it.filled(1, lock="1m")
         it.shell.ok("create-queue", "q", "--lock", "3s")
         done = it.shell.run("receive", "q", check=0)
@@ -154,10 +154,7 @@ def test_a_renewal_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
         assert (done.text, done.err) == ('seq=1 deliveries=1 body="0"\n', "")
 
 
-@pytest.mark.promise("T40")
-def test_a_broker_without_the_batch_is_warned_about_once_and_asked_one_by_one(
-    tmp_path: Path,
-) -> None:
+def a_broker_without_the_batch_is_warned_about_once_and_asked_one_by_one(folder: Path) -> None:
     def renew(request: Recorded, _: Answer) -> bytes | None:
         return refusal(404, "not_found", f"no such path: {request.target}")
 
@@ -165,7 +162,7 @@ def test_a_broker_without_the_batch_is_warned_about_once_and_asked_one_by_one(
         it.wait_for(lambda: it.calls(RENEW_ONE) >= 4)
         return answer(request)
 
-    with scene(tmp_path, {RENEW: renew, SETTLE: settle}) as it:
+    with scene(folder, {RENEW: renew, SETTLE: settle}) as it:
         it.filled(2, lock="3s")
         done = it.shell.run("receive", "q", "--max", "2", check=0)
         assert done.err == (
@@ -175,8 +172,7 @@ def test_a_broker_without_the_batch_is_warned_about_once_and_asked_one_by_one(
         assert total(it) == 0
 
 
-@pytest.mark.promise("T41")
-def test_a_renewal_that_fails_is_tried_again_as_it_was(tmp_path: Path) -> None:
+def a_renewal_that_fails_is_tried_again_as_it_was(folder: Path) -> None:
     def renew(_: Recorded, __: Answer) -> bytes | None:
         return refusal(500, "internal", "oops")
 
@@ -184,7 +180,7 @@ def test_a_renewal_that_fails_is_tried_again_as_it_was(tmp_path: Path) -> None:
         it.wait_for(lambda: it.calls(RENEW) >= 3)
         return answer(request)
 
-    with scene(tmp_path, {RENEW: renew, SETTLE: settle}) as it:
+    with scene(folder, {RENEW: renew, SETTLE: settle}) as it:
         it.filled(1, lock="20s")
         it.shell.ok("create-queue", "q", "--lock", "5s")
         done = it.shell.run("receive", "q", check=0)
@@ -192,10 +188,7 @@ def test_a_renewal_that_fails_is_tried_again_as_it_was(tmp_path: Path) -> None:
         assert it.calls(RENEW_ONE) == 0
 
 
-@pytest.mark.parametrize("ahead_ms", [60_000, -60_000])
-def test_leases_are_kept_by_the_brokers_clock_whatever_ours_says(
-    tmp_path: Path, ahead_ms: int
-) -> None:
+def leases_are_kept_by_the_brokers_clock_whatever_ours_says(folder: Path, *, ahead_ms: int) -> None:
     clock = ManualClock(SystemClock().now_ms() + ahead_ms)
     renewed = threading.Event()
 
@@ -215,14 +208,14 @@ def test_leases_are_kept_by_the_brokers_clock_whatever_ours_says(
 
     options = EngineOptions(clock=clock, background=False)
     handlers: dict[str, Handle] = {RECEIVE: dated, RENEW: renew, SETTLE: settle}
-    with scene(tmp_path, handlers, options) as it:
+    with scene(folder, handlers, options) as it:
         it.filled(1, lock="2s").shell.ok("receive", "q")
         assert total(it) == 0
 
 
-def test_a_pipe_slower_than_the_lease_loses_nothing(tmp_path: Path) -> None:
+def a_pipe_slower_than_the_lease_loses_nothing(folder: Path) -> None:
     """Nobody reads until the lease was renewed three times over."""
-    with scene(tmp_path, {}) as it:
+    with scene(folder, {}) as it:
         it.shell.ok("create-queue", "q", "--lock", "2s")
         for _ in range(3):
             it.shell.ok("send", "q", "-", stdin=bytes(100_000))
@@ -234,6 +227,42 @@ def test_a_pipe_slower_than_the_lease_loses_nothing(tmp_path: Path) -> None:
         assert out.count(b"\n") == 3
         assert it.calls(SETTLE) == 1
         assert total(it) == 0
+
+
+SCENES: Final[dict[str, Callable[[Path], None]]] = {
+    "a long settle": a_settle_that_takes_longer_than_the_lease_still_completes,
+    "many leases": many_leases_are_renewed_together_and_seldom,
+    "a renewal hangs": a_renewal_that_hangs_holds_nobody_up,
+    "no batch": a_broker_without_the_batch_is_warned_about_once_and_asked_one_by_one,
+    "a renewal fails": a_renewal_that_fails_is_tried_again_as_it_was,
+    "our clock is behind": partial(
+        leases_are_kept_by_the_brokers_clock_whatever_ours_says, ahead_ms=60_000
+    ),
+    "our clock is ahead": partial(
+        leases_are_kept_by_the_brokers_clock_whatever_ours_says, ahead_ms=-60_000
+    ),
+    "a slow pipe": a_pipe_slower_than_the_lease_loses_nothing,
+}
+
+
+@pytest.mark.promise("T37", "T38", "T39", "T40", "T41")
+def test_leases_are_kept_while_output_and_settle_take_their_time(tmp_path: Path) -> None:
+    """One test, because each scene waits for seconds of a lease: all of them wait at once."""
+
+    def played(name: str) -> Exception | None:
+        folder = tmp_path / name
+        folder.mkdir()
+        try:
+            SCENES[name](folder)
+        except Exception as error:  # noqa: BLE001 - raised below, with all the others
+            error.add_note(f"in the scene: {name}")
+            return error
+        return None
+
+    with ThreadPoolExecutor(len(SCENES)) as threads:
+        failed = [error for error in threads.map(played, SCENES) if error is not None]
+    if failed:
+        raise ExceptionGroup("scenes failed", failed)
 
 
 @pytest.mark.parametrize(
