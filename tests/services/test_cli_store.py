@@ -12,7 +12,8 @@ import trio
 import mqlite_actor as mq
 from mqlite_actor.contract.wire import ReceiveRequest
 from tests.sdk.loopback import Loopback, engine_replies, loopback, refusal
-from tests.services.cli_process import Shell, serving
+from tests.services.cli_process import Finished, Shell, serving
+from tests.warm.process import preparing
 
 pytestmark = pytest.mark.cold  # of each kind of program, some begin as they do for users
 
@@ -29,14 +30,20 @@ def broker(tmp_path: Path) -> Iterator[tuple[Shell, Loopback]]:
         yield Shell(tmp_path, MQLITE_ENDPOINT=server.url), server
 
 
+def prepared(shell: Shell, *words: str) -> Finished:
+    """A command that another test is about."""
+    with preparing():
+        return shell.run(*words, check=0)
+
+
 # -- status ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise("T56")
 def test_a_local_store_has_no_version_uptime_or_auth(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
-    shell.ok("create-queue", "q")
-    shell.ok("subscribe", "t", "s")
+    prepared(shell, "create-queue", "q")
+    prepared(shell, "subscribe", "t", "s")
     found = shell.run("status", "--output", "json", check=0).json
     assert set(found) == STORED
     assert list(found) == sorted(found)
@@ -52,8 +59,8 @@ def test_a_broker_s_status_shows_no_secret(tmp_path: Path) -> None:
     shell = Shell(tmp_path, MQLITE_TOKENS="sesame")
     with serving(shell) as broker:
         client = shell.with_(MQLITE_ENDPOINT=broker.url, MQLITE_TOKEN="sesame")
-        client.ok("create-queue", "q")
-        client.ok("subscribe", "t", "s")
+        prepared(client, "create-queue", "q")
+        prepared(client, "subscribe", "t", "s")
         done = client.run("status", "--output", "json", check=0)
         assert set(done.json) == STORED | SERVED
         assert (done.json["queues"], done.json["subscriptions"]) == (1, 1)
@@ -72,7 +79,7 @@ def test_a_broker_s_status_shows_no_secret(tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", ["flag", "environment"])
 def test_vacuum_with_a_broker_in_force_touches_no_file(tmp_path: Path, source: str) -> None:
     shell = Shell(tmp_path)
-    shell.ok("create-queue", "q")
+    prepared(shell, "create-queue", "q")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     with loopback(lambda _: None) as server:
         url = server.url.replace("http://", "http://sesame@")
@@ -96,7 +103,7 @@ def test_vacuum_makes_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("full", [[], ["--full"]])
 def test_a_fresh_store_never_frees_less_than_nothing(tmp_path: Path, full: list[str]) -> None:
     shell = Shell(tmp_path)
-    shell.ok("create-queue", "q")
+    prepared(shell, "create-queue", "q")
     found = shell.run("vacuum", *full, "--output", "json", check=0).json
     assert found["action"] == ("VACUUM" if full else "incremental_vacuum")
     assert found["freed_bytes"] >= 0
@@ -133,7 +140,7 @@ def test_after_fifty_thousand_messages_the_file_shrinks(tmp_path: Path) -> None:
 
 
 def generation(shell: Shell, name: str) -> str:
-    rows = shell.run("list", "--output", "json", check=0).json
+    rows = prepared(shell, "list", "--output", "json").json
     found: str = next(row["generation"] for row in rows if row["name"] == name)
     return found
 
@@ -141,27 +148,27 @@ def generation(shell: Shell, name: str) -> str:
 def put(shell: Shell, state: str) -> None:
     """One message of `q` in this state."""
     if state == "scheduled":
-        shell.ok("schedule", "q", "x", "--at", "1h")
+        prepared(shell, "schedule", "q", "x", "--at", "1h")
         return
-    shell.ok("send", "q", "x")
+    prepared(shell, "send", "q", "x")
     if state == "active":
         return
-    (message,) = shell.run("receive", "q", "--no-ack", "--output", "json", check=0).json
+    (message,) = prepared(shell, "receive", "q", "--no-ack", "--output", "json").json
     verb = {"deferred": "defer", "dead_lettered": "reject"}.get(state)
     if verb:
-        shell.ok(verb, "q", "1", message["lock_token"])
+        prepared(shell, verb, "q", "1", message["lock_token"])
 
 
 @pytest.mark.promise("T66")
 @pytest.mark.parametrize("state", ["active", "locked", "deferred", "scheduled", "dead_lettered"])
 def test_a_message_in_any_state_keeps_its_queue(broker: tuple[Shell, Loopback], state: str) -> None:
     shell, _ = broker
-    shell.ok("create-queue", "q")
+    prepared(shell, "create-queue", "q")
     put(shell, state)
-    assert f"state={state} " in shell.ok("peek", "q")
+    assert f"state={state} " in prepared(shell, "peek", "q").text
     done = shell.run("delete-queue", "q", "--yes", check=1)
     assert done.errors[0].startswith("error: queue_not_empty: ")
-    assert "q " in shell.ok("list")
+    assert "q " in prepared(shell, "list").text
 
 
 @pytest.mark.promise("T66")
@@ -169,8 +176,8 @@ def test_a_subscription_a_topic_and_another_generation_stay(
     broker: tuple[Shell, Loopback],
 ) -> None:
     shell, _ = broker
-    shell.ok("create-queue", "q")
-    shell.ok("subscribe", "t", "s")
+    prepared(shell, "create-queue", "q")
+    prepared(shell, "subscribe", "t", "s")
     for name, given, code in [
         ("q", "f" * 32, "generation_conflict"),
         ("s", generation(shell, "s"), "name_conflict"),
@@ -187,12 +194,12 @@ def test_a_deletion_repeated_never_hits_a_queue_that_was_made_anew(
     broker: tuple[Shell, Loopback],
 ) -> None:
     shell, _ = broker
-    shell.ok("create-queue", "q")
+    prepared(shell, "create-queue", "q")
     old = generation(shell, "q")
     done = shell.run("delete-queue", "q", "--yes", check=0)
     assert done.text == f"ok: action=delete-queue queue=q generation={old}\n"
     assert done.err == f"queue=q generation={old}\n"
-    shell.ok("create-queue", "q")
+    prepared(shell, "create-queue", "q")
     printed = shell.run("delete-queue", "q", "--generation", old, "--output", "json", check=0).json
     assert printed == {"action": "delete-queue", "queue": "q", "generation": old}
     assert generation(shell, "q") != old
@@ -215,7 +222,7 @@ def test_the_generation_is_on_record_before_the_request_leaves(tmp_path: Path) -
         ) as server,
     ):
         shell = Shell(tmp_path, MQLITE_ENDPOINT=server.url)
-        shell.ok("create-queue", "q")
+        prepared(shell, "create-queue", "q")
         done = shell.run("delete-queue", "q", "--yes", check=1)
         assert done.err.startswith(f"queue=q generation={generation(shell, 'q')}\n")
         assert done.errors[0].startswith("error: outcome_unknown: ")
