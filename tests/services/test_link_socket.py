@@ -12,6 +12,7 @@ import pytest
 import trio
 import trio.testing
 
+from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Unavailable
 from mqlite_actor.sdk.linked import open_link
 from tests.link.peer import short_path
@@ -63,7 +64,9 @@ async def test_a_broker_without_standard_error_serves_and_logs_into_nothing_of_i
     assert b"INFO" not in (tmp_path / "mq.db").read_bytes()
 
 
-async def test_a_stop_answers_the_polls_of_programs(tmp_path: Path) -> None:
+async def test_a_stop_answers_the_polls_of_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with short_path() as path, started(tmp_path, "--link-socket", path) as broker:
         assert broker.url
         async with open_link(path) as q:
@@ -80,6 +83,7 @@ async def test_a_stop_answers_the_polls_of_programs(tmp_path: Path) -> None:
                 await q.stats("q")  # answered after the polls came in
                 await trio.to_thread.run_sync(broker.stop)
             assert answers == [0] * 5
+            monkeypatch.setattr(limits, "LINK_WAIT_SECONDS", 0.2)  # nobody comes back
             with pytest.raises(Unavailable):
                 await q.stats("q")
 
