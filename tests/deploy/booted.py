@@ -66,6 +66,7 @@ mkdir opt/lent
 mount --bind "$2" opt/lent
 site=$(echo opt/mqlite/lib/python*/site-packages)
 "$5" -m zipfile -e "$3" "$site"
+chroot . "$5" -m compileall -q "/$site"    # as pip does; the service may not write there
 echo /opt/lent > "$site/lent.pth"
 printf '%s\\n' '#!/opt/mqlite/bin/python' 'import sys' 'from mqlite_cli.main import main' \\
     'sys.exit(main())' > opt/mqlite/bin/mqlite
