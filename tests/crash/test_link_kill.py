@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import OutcomeUnknown, Unavailable
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.sdk.linked import open_link
@@ -82,7 +83,7 @@ async def test_a_killed_program_leaves_what_its_phase_says(engine: Engine, phase
 
 
 async def test_a_broker_killed_under_its_programs_keeps_what_it_acknowledged(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[bytes] = []
     doubtful: list[bytes] = []
@@ -108,12 +109,14 @@ async def test_a_broker_killed_under_its_programs_keeps_what_it_acknowledged(
                         if len(sent) > 200:
                             enough.set()
 
-                async with trio.open_nursery() as nursery:
-                    for name in range(8):
-                        nursery.start_soon(produce, name)
-                    await enough.wait()
-                    broker.process.kill()
-                    broker.process.wait()
+                with monkeypatch.context() as patience:
+                    async with trio.open_nursery() as nursery:
+                        for name in range(8):
+                            nursery.start_soon(produce, name)
+                        await enough.wait()
+                        patience.setattr(limits, "LINK_WAIT_SECONDS", 0.2)  # nobody is back yet
+                        broker.process.kill()
+                        broker.process.wait()
                 with started(tmp_path, *options) as again:
                     assert again.url, "the socket that the dead one left is taken over"
                     stored: set[bytes] = set()
