@@ -6,6 +6,7 @@ told to. `cut` ends all connections that are open; `close` also the listener and
 
 from __future__ import annotations
 
+import selectors
 import socket
 import ssl
 import sys
@@ -38,10 +39,7 @@ class Door:
         self._listener = _Listener(server, number, tls)
         self.port: int = self._listener.server_address[1]
         self._thread = threading.Thread(
-            target=self._listener.serve_forever,
-            kwargs={"poll_interval": 0.02},
-            name=f"hrana door {number}",
-            daemon=True,
+            target=self._listener.listen, name=f"hrana door {number}", daemon=True
         )
         self._thread.start()
 
@@ -51,11 +49,11 @@ class Door:
 
     def close(self) -> None:
         """Listen no more, and wait until every connection has ended."""
-        self._listener.shutdown()
+        self._listener.listen_no_more()
+        self._thread.join()
         self._listener.cut()
         self._listener.wait()
         self._listener.server_close()
-        self._thread.join()
 
 
 class _Listener(ThreadingHTTPServer):
@@ -68,7 +66,20 @@ class _Listener(ThreadingHTTPServer):
         self._tls = tls
         self._open: dict[socket.socket, int] = {}
         self._ended = threading.Condition()
+        self._enough, self._says_enough = socket.socketpair()
         super().__init__(("127.0.0.1", 0), _Conversation)
+
+    def listen(self) -> None:
+        """Take connections until `listen_no_more`. serve_forever would look for its end now and
+        then: hundreds of servers would each wait for a look, and wake up for nothing before."""
+        with selectors.DefaultSelector() as selector, self._enough:
+            selector.register(self, selectors.EVENT_READ)
+            selector.register(self._enough, selectors.EVENT_READ)
+            while all(key.fileobj is self for key, _ in selector.select()):
+                self._handle_request_noblock()
+
+    def listen_no_more(self) -> None:
+        self._says_enough.close()
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, address = super().get_request()
