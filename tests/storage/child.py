@@ -17,6 +17,7 @@ from pathlib import Path
 from mqlite_actor.contract.errors import MqliteError
 from mqlite_actor.storage import schema
 from mqlite_actor.storage.sqlite import open_store
+from tests.warm.process import Popen
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,7 +47,7 @@ def holding(
     command = [sys.executable, "-m", "tests.storage.child", str(path)]
     if uid is not None:
         command.append(str(uid))
-    with subprocess.Popen(
+    with Popen[str](
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
