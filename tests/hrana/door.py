@@ -59,6 +59,7 @@ class Door:
 class _Listener(ThreadingHTTPServer):
     daemon_threads = True  # `wait` looks for their end, with a bound
     request_queue_size = 256
+    timeout = 0.0  # handle_request takes who is there; `listen` knows that somebody is
 
     def __init__(self, behind: Behind, number: int, tls: ssl.SSLContext | None) -> None:
         self.behind = behind
@@ -76,7 +77,7 @@ class _Listener(ThreadingHTTPServer):
             selector.register(self, selectors.EVENT_READ)
             selector.register(self._enough, selectors.EVENT_READ)
             while all(key.fileobj is self for key, _ in selector.select()):
-                self._handle_request_noblock()
+                self.handle_request()
 
     def listen_no_more(self) -> None:
         self._says_enough.close()
