@@ -1,8 +1,10 @@
-"""`completion SHELL`: a script that completes commands, flags and queue names in bash, zsh or fish.
+"""`completion SHELL`: a script that completes commands, flags and names in bash, zsh or fish.
 
 Called by `dispatch` through the command table, and made from it. The scripts hold what the table
-says when they are printed; names of queues are asked for when somebody presses the key, and a
-broker that does not answer completes nothing.
+says when they are printed; names of queues and contexts are asked for when somebody presses the
+key, and a broker that does not answer completes nothing. Rule: a queue is named by whoever may make
+one, and the key is pressed by somebody with rights of his own; so a name is never handed to what
+expands it (`compgen -W` does), and only one that means nothing to any shell is offered.
 """
 
 from __future__ import annotations
@@ -17,12 +19,25 @@ from mqlite_cli.refusals import Refusal
 
 _OWN = ("version", "help")
 _QUEUE_WORDS = ("QUEUE", "NAME")
-"""What a positional is called that is a queue's name, or most likely one."""
+"""What a positional is called that is a queue's name, or most likely one; a context's behind
+`context`."""
+
+_MARKS = "_./:@%+,"
+"""What may stand in a plain name beside letters and digits, anywhere; `-` and `=` not in front."""
 
 _BASH = """\
 # mqlite completion for bash; load it with: source <(mqlite completion bash)
+_mqlite_offer() {{
+  local name
+  while IFS= read -r name; do
+    case $name in
+      '' | [-=]* | *[![:alnum:]{marks}=-]*) ;;
+      "$current"*) COMPREPLY+=("$name") ;;
+    esac
+  done <<< "$1"
+}}
 _mqlite() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} command=${{COMP_WORDS[1]}} first=2 flags= takes_queue=
+  local current=${{COMP_WORDS[COMP_CWORD]}} command=${{COMP_WORDS[1]}} first=2 flags= names=
   if [ "$COMP_CWORD" -eq 1 ]; then
     COMPREPLY=($(compgen -W "{words}" -- "$current"))
     return
@@ -37,8 +52,11 @@ _mqlite() {{
     -*) COMPREPLY=($(compgen -W "$flags" -- "$current")) ;;
     *)
       COMPREPLY=()
-      if [ -n "$takes_queue" ] && [ "$COMP_CWORD" -eq "$first" ]; then
-        COMPREPLY=($(compgen -W "$(mqlite list 2>/dev/null | cut -d' ' -f1)" -- "$current"))
+      if [ "$COMP_CWORD" -eq "$first" ]; then
+        case $names in
+          queues) _mqlite_offer "$(mqlite list --format names 2>/dev/null)" ;;
+          contexts) _mqlite_offer "$(mqlite context list 2>/dev/null | cut -d' ' -f1)" ;;
+        esac
       fi ;;
   esac
 }}
@@ -55,7 +73,10 @@ _FISH = """\
 # mqlite completion for fish; load it with: mqlite completion fish | source
 complete -c mqlite -f
 function __mqlite_queues
-  mqlite list 2>/dev/null | cut -d' ' -f1
+  mqlite list --format names 2>/dev/null | string match -r -- '{plain}'
+end
+function __mqlite_contexts
+  mqlite context list 2>/dev/null | cut -d' ' -f1 | string match -r -- '{plain}'
 end
 """
 
@@ -73,6 +94,7 @@ def completion(run: Invocation) -> int:
 def _bash() -> str:
     words = [*dict.fromkeys(each.name.partition(" ")[0] for each in COMMANDS), *ALIASES, *_OWN]
     return _BASH.format(
+        marks=_MARKS,
         words=" ".join(words),
         groups="\n".join(_bash_groups()),
         commands="\n".join(_bash_command(each) for each in COMMANDS),
@@ -93,12 +115,14 @@ def _bash_command(command: Command) -> str:
     names = [command.name, *(alias for alias, name in ALIASES.items() if name == command.name)]
     patterns = "|".join(f'"{name}"' for name in names)
     flags = " ".join(f"--{name}" for name in command.flags)
-    takes = "takes_queue=1 " if _takes_queue(command) else ""
-    return f'    {patterns}) {takes}flags="{flags}" ;;'
+    return f'    {patterns}) names={_names(command)} flags="{flags}" ;;'
 
 
-def _takes_queue(command: Command) -> bool:
-    return command.words[:1] != () and command.words[0] in _QUEUE_WORDS
+def _names(command: Command) -> str:
+    """Of what the first positional is a name: `queues`, `contexts`, or "" for none."""
+    if [*command.words, command.rest][0] not in _QUEUE_WORDS:
+        return ""
+    return "contexts" if command.name.startswith("context ") else "queues"
 
 
 def _zsh() -> str:
@@ -106,7 +130,9 @@ def _zsh() -> str:
 
 
 def _fish() -> str:
-    return _FISH + "".join(f"{line}\n" for each in COMMANDS for line in _fish_command(each))
+    plain = rf"^[\pL\pN{_MARKS}][\pL\pN{_MARKS}=-]*$"
+    lines = (f"{line}\n" for each in COMMANDS for line in _fish_command(each))
+    return _FISH.format(plain=plain) + "".join(lines)
 
 
 def _fish_command(command: Command) -> Iterator[str]:
@@ -121,8 +147,8 @@ def _fish_command(command: Command) -> Iterator[str]:
         place = f"{place}; and __fish_seen_subcommand_from {second}"
     else:
         yield f"complete -c mqlite -n __fish_use_subcommand -a {first} -d {about}"
-    if _takes_queue(command):
-        yield f"complete -c mqlite -n {_fish_quoted(place)} -a '(__mqlite_queues)'"
+    if names := _names(command):
+        yield f"complete -c mqlite -n {_fish_quoted(place)} -a '(__mqlite_{names})'"
     for flag in command.flags.values():
         value = "" if flag.is_switch else " -x"
         meaning = _fish_quoted(flag.meaning)

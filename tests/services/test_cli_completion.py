@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mqlite_actor import open_embedded_sync
 from mqlite_cli.commands import BY_NAME
 from tests.services.cli_process import BOUND_SECONDS, Shell, clean_environ
 
@@ -22,13 +23,35 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
-def completed(folder: Path, *words: str) -> list[str]:
-    """What bash offers for the last of these words."""
-    if shutil.which("bash") is None:
-        pytest.skip("bash is not installed")
+TRY_ZSH = """
+mqlite() { "$PY" -m mqlite_cli "$@"; }
+autoload -U +X compinit && compinit -D
+eval "$(mqlite completion zsh)"
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+compgen -F _mqlite -- "${@[-1]}"
+true
+"""
+
+TRY_FISH = """
+function mqlite; $PY -m mqlite_cli $argv; end
+mqlite completion fish | source
+complete -C "$argv" | string replace -r '\\t.*' ''
+true
+"""
+
+TRIALS = {"bash": ("-c", TRY, "bash"), "zsh": ("-f", "-c", TRY_ZSH, "zsh"),
+          "fish": ("-N", "-c", TRY_FISH)}  # fmt: skip
+
+
+def completed(folder: Path, *words: str, shell: str = "bash", **environ: str) -> list[str]:
+    """What a shell offers for the last of these words."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
     done = subprocess.run(
-        ["bash", "-c", TRY, "bash", *words], cwd=folder, capture_output=True, text=True,
-        env=clean_environ({"PY": sys.executable}), timeout=BOUND_SECONDS, check=False,
+        [shell, *TRIALS[shell], *words], cwd=folder, capture_output=True, text=True,
+        env=clean_environ({"PY": sys.executable, "HOME": str(folder), **environ}),
+        timeout=BOUND_SECONDS, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, ""), done
     return done.stdout.split()
@@ -63,6 +86,39 @@ def test_bash_offers_the_queues_that_are_there(tmp_path: Path) -> None:
     assert completed(tmp_path, "mqlite", "receive", "o") == ["orders"]
     assert completed(tmp_path, "mqlite", "receive", "") == ["jobs", "orders"]
     assert completed(tmp_path, "mqlite", "send", "orders", "j") == []
+
+
+FOREIGN = (
+    "x$(touch${IFS}PWNED)", "x`touch${IFS}PWNED`", "x;touch PWNED", "x|touch PWNED",
+    "x*(e:'touch PWNED':)", "x${HOME}", "x<(touch PWNED)", "x*", "x?", "x[a]", "x{1,2}", "x y",
+    "x'", 'x"', "x\\", "x#", "x&", "~x", "=x", "-x", "!x", "x\ny", "x\ty",
+)  # fmt: skip
+"""Names that somebody else gave to queues."""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("typed", ["x", ""])
+def test_a_foreign_name_of_a_queue_is_no_words_of_a_shell(
+    tmp_path: Path, shell: str, typed: str
+) -> None:
+    plain = ["orders.v2", "x", "x-1_2.a/b:c@d%e+f,g=h", "xä"]
+    with open_embedded_sync(f"file:{tmp_path}/mq.db") as queue:
+        for name in (*FOREIGN, *plain):
+            queue.create_queue(name)
+    found = completed(tmp_path, "mqlite", "send", typed, shell=shell, LC_ALL="C.UTF-8")
+    assert sorted(found) == [each for each in plain if each.startswith(typed)]
+    assert not list(tmp_path.rglob("PWNED*"))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_context_is_completed_with_the_names_of_contexts(tmp_path: Path, shell: str) -> None:
+    etc = {"XDG_CONFIG_HOME": str(tmp_path / "etc")}
+    here = Shell(tmp_path, **etc)
+    here.ok("create-queue", "not-one")
+    assert completed(tmp_path, "mqlite", "context", "use", "", shell=shell, **etc) == []
+    here.ok("context", "add", "near", "--endpoint", "http://near")
+    for verb in ("use", "remove"):
+        assert completed(tmp_path, "mqlite", "context", verb, "n", shell=shell, **etc) == ["near"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
