@@ -40,8 +40,9 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 6754
 STOPSIGNAL SIGTERM
+# -I: nothing in the current folder, which is where the backups are, is taken for a module.
 # It asks where MQLITE_ADDR says that the broker listens. Over TLS nothing is verified: it asks itself. http.client, because urllib would send the probe through a proxy named in the environment.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
-    CMD ["python", "-c", "import http.client as h, os, ssl, sys; host, _, port = os.environ.get('MQLITE_ADDR', ':6754').rpartition(':'); host = host.strip('[]'); a = ({'': '127.0.0.1', '0.0.0.0': '127.0.0.1', '::': '::1'}.get(host, host), int(port)); t = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT); t.check_hostname = False; t.verify_mode = ssl.CERT_NONE; c = h.HTTPSConnection(*a, timeout=2, context=t) if os.environ.get('MQLITE_TLS_CERT') else h.HTTPConnection(*a, timeout=2); c.request('GET', '/healthz'); sys.exit(c.getresponse().status != 200)"]
+    CMD ["python", "-I", "-c", "import http.client as h, os, ssl, sys; host, _, port = os.environ.get('MQLITE_ADDR', ':6754').rpartition(':'); host = host.strip('[]'); a = ({'': '127.0.0.1', '0.0.0.0': '127.0.0.1', '::': '::1'}.get(host, host), int(port)); t = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT); t.check_hostname = False; t.verify_mode = ssl.CERT_NONE; c = h.HTTPSConnection(*a, timeout=2, context=t) if os.environ.get('MQLITE_TLS_CERT') else h.HTTPConnection(*a, timeout=2); c.request('GET', '/healthz'); sys.exit(c.getresponse().status != 200)"]
 ENTRYPOINT ["mqlite"]
 CMD ["serve"]

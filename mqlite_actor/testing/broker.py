@@ -53,7 +53,7 @@ def running_broker(store: str = ":memory:") -> Iterator[Broker]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("MQLITE_")}
     paths = os.pathsep.join(path for path in sys.path if path)
     process = subprocess.Popen(
-        [sys.executable, "-m", "mqlite_broker", "--addr", "127.0.0.1:0"],
+        [sys.executable, "-P", "-m", "mqlite_broker", "--addr", "127.0.0.1:0"],
         env={**kept, "PYTHONPATH": paths, "MQLITE_DB": store, "MQLITE_TOKENS": token},
         text=True,
         stdin=subprocess.DEVNULL,

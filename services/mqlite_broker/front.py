@@ -1,6 +1,6 @@
 """A front-end process: the doors on inherited sockets, the writer at the other end of a link.
 
-Started by `workers.py` as `python -m mqlite_broker.front LINK LISTENER…` (descriptors), with its
+Started by `workers.py` as `python -P -m mqlite_broker.front LINK LISTENER…` (descriptors), its
 orders on standard input, so that no token stands in its arguments or environment. SIGTERM ends it
 in order. Rule: without the writer there is nothing to serve, so the end of the link closes the
 doors and the process.

@@ -187,7 +187,8 @@ class Workers:
         """A process with one end of a link and the listeners."""
         numbers = [link.fileno(), *(each.socket.fileno() for each in self._listeners)]
         return await trio.lowlevel.open_process(
-            [sys.executable, "-m", "mqlite_broker.front", *map(str, numbers)],
+            # -m alone would import what lies in the current folder before what is installed
+            [sys.executable, "-P", "-m", "mqlite_broker.front", *map(str, numbers)],
             stdin=subprocess.PIPE,
             pass_fds=numbers,
             process_group=0,  # a terminal's Ctrl-C is for the writer to judge

@@ -74,8 +74,8 @@ COMPLETION = Command(
     "SHELL",
     summary="Print a script that completes commands in bash, zsh or fish",
     handler="mqlite_cli.completion:completion",
-    details="Load it with `source <(mqlite completion bash)`. Names of queues and contexts are asked "
-    "for as you type; one with a mark that means something to a shell is not offered.",
+    details="Load it with `source <(mqlite completion bash)`. Names of queues and contexts are "
+    "asked for as you type; one with a mark that means something to a shell is not offered.",
     examples=("mqlite completion bash",),
 )
 

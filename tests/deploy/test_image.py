@@ -91,6 +91,7 @@ def test_what_the_recipe_makes_does_what_it_promises() -> None:
 
 def serves_as_its_user_writes_into_its_volume_only_and_stops_in_order(image: Image) -> None:
     before = content(image.stage.at("/opt"))
+    image.stage.at("/data/ssl.py").write_bytes(bytes(16))  # a backup may have any name
     with container(image) as serving:
         port = serving.port
         entry = entry_process(serving)
@@ -116,7 +117,7 @@ def health(image: Image, port: int) -> int:
     program, *words = json.loads(image.stage.settings["HEALTHCHECK"])
     done = subprocess.run(
         [image.stage.at(f"/opt/mqlite/bin/{program}"), *words],
-        env=image.environ(MQLITE_ADDR=f"127.0.0.1:{port}"),
+        cwd=image.stage.at("/data"), env=image.environ(MQLITE_ADDR=f"127.0.0.1:{port}"),
         capture_output=True, timeout=60, check=False,
     )  # fmt: skip
     return done.returncode

@@ -18,6 +18,7 @@ from mqlite_actor.testing import (
     drain,
     drain_async,
 )
+from mqlite_actor.testing.broker import running_broker
 from tests.services.cli_process import clean_environ
 
 TESTS = """
@@ -94,6 +95,16 @@ def test_more_than_a_page_is_compared() -> None:
         bodies = [str(number) for number in range(2100)]
         q.send_all("q", bodies)
         assert_queue(q, "q", *bodies)
+
+
+def test_what_lies_in_the_current_folder_is_no_module_of_a_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("queue", "ssl", "trio", "msgspec"):
+        (tmp_path / f"{name}.py").write_bytes(bytes(16))
+    monkeypatch.chdir(tmp_path)
+    with running_broker() as broker, mq.connect_sync(broker.dsn) as q:
+        q.create_queue("q")
 
 
 def test_draining_handles_what_is_there_and_stops_at_an_error() -> None:

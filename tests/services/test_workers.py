@@ -22,7 +22,7 @@ from mqlite_broker.settings import read_settings
 from mqlite_broker.tally import Sums
 from mqlite_broker.workers import Workers
 from tests.conformance.audit import audit_file
-from tests.services.broker_process import BEARER, MOMENT_SECONDS, BrokerProcess, started
+from tests.services.broker_process import BEARER, MOMENT_SECONDS, BrokerProcess, started, started_by
 from tests.services.broker_scene import path, raw
 from tests.services.door_client import PATIENCE, Client
 from tests.services.test_broker_serve import forced, stalled
@@ -356,6 +356,16 @@ async def test_workers_that_cannot_start_are_the_starts_failure(
     assert workers.failure is not None
     assert workers.failure.message == f"a worker ended at its start with code {code}"
     assert listeners[0].socket.fileno() == -1, "the address is free again"
+
+
+@pytest.mark.cold
+async def test_what_lies_in_the_current_folder_is_no_module_of_a_worker(tmp_path: Path) -> None:
+    for name in ("queue", "ssl", "trio", "msgspec"):
+        (tmp_path / f"{name}.py").write_bytes(bytes(16))  # as a backup of that name begins
+    program = (sys.executable, "-P", "-m", "mqlite_cli", "serve")  # as the script `mqlite` is
+    with started_by(program, tmp_path, "--workers", "1") as broker:
+        assert "version" in await once(broker, "AdminService/Status")
+        broker.stop()
 
 
 @pytest.mark.parametrize("text", ["-1", "65", "two", "1.5"])

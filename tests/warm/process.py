@@ -140,15 +140,15 @@ class Popen(subprocess.Popen[AnyStr]):
             and gid is gids is uid is None
         )  # fmt: skip
         environ = dict(os.environ if env is None else env)
-        module = _module(args) if plain and _is_usual(environ) else None
+        program = _program(args) if plain and _is_usual(environ) else None
         folder = Path.cwd() if cwd is None else Path(os.fsdecode(cwd))
-        if module is None or not folder.is_dir():
+        if program is None or not folder.is_dir():
             _COLD(self, *given)
             return
         handed: tuple[int, ...] = tuple(pass_fds)
         wanted = Wanted(
-            module=module,
-            words=tuple(os.fsencode(word) for word in args[3:]),
+            module=program[0],
+            words=tuple(os.fsencode(word) for word in program[1:]),
             folder=os.fsencode(folder),
             environ={os.fsencode(k): os.fsencode(v) for k, v in environ.items()},
             new_session=bool(start_new_session),
@@ -238,11 +238,12 @@ def begin_from(connection: socket.socket) -> None:
     subprocess.Popen = Popen  # type: ignore[misc]  # a subclass in its place, for good
 
 
-def _module(args: object) -> str | None:
-    """The program of ours that these words run, if one of those."""
+def _program(args: object) -> list[str] | None:
+    """The program of ours that these words run, with its own words, if one of those."""
     match args:
-        case [sys.executable, "-m", str() as module, *_]:
-            return module if module in PACKAGES or module.startswith("tests.") else None
+        case [sys.executable, "-m", *program] | [sys.executable, "-P", "-m", *program]:
+            words = [str(each) for each in program]
+            return words if words[0] in PACKAGES or words[0].startswith("tests.") else None
     return None
 
 
