@@ -90,7 +90,9 @@ def prune_series(path: str, keep: int, now_ms: int) -> list[str]:
 
     Newest by the time in their names. One from after `now_ms` was named by a clock that has been
     set back since, and is older than whatever has been made then, as the one just made. What has
-    another name is nobody's business here. What cannot be removed stays: the new one is made.
+    another name is nobody's business here, and what has become a database of somebody's is no
+    snapshot any more, as one that is served since a disaster: it stays and is not counted. What
+    cannot be removed stays: the new one is made.
     """
     folder, name = os.path.split(path)
     root, end = os.path.splitext(name)
@@ -98,16 +100,43 @@ def prune_series(path: str, keep: int, now_ms: int) -> list[str]:
     now = os.path.basename(in_series(path, now_ms))
     gone: list[str] = []
     try:
-        found = sorted(
-            (each for each in os.listdir(folder) if series.fullmatch(each)),
-            key=lambda each: (each <= now, each),
-        )
-        for each in found[:-keep]:
-            Path(folder, each).unlink(missing_ok=True)
-            gone.append(os.path.join(folder, each))
+        named = [
+            os.path.join(folder, each) for each in os.listdir(folder) if series.fullmatch(each)
+        ]
     except OSError as error:
-        _log.warning("an older snapshot of %s cannot be removed: %s", path, error.strerror)
+        _log.warning("older snapshots of %s cannot be seen: %s", path, error.strerror)
+        return gone
+    found = [each for each in named if not _is_lived_in(each)]
+    found.sort(key=lambda each: (os.path.basename(each) <= now, each))
+    for each in found[:-keep]:
+        try:
+            Path(each).unlink(missing_ok=True)
+            gone.append(each)
+            for rest in ("-wal", "-shm"):  # of whoever looked into it
+                Path(each + rest).unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("the older snapshot %s cannot be removed: %s", each, error.strerror)
     return gone
+
+
+def _holds(log: str) -> bool:
+    try:
+        return os.lstat(log).st_size > 0
+    except FileNotFoundError:
+        return False
+    except OSError:  # not to be seen: rather one file too many
+        return True
+
+
+def _is_lived_in(path: str) -> bool:
+    """Whether an engine has had this file, or its log holds something: it is somebody's store. What
+    only looks into a snapshot leaves empty sidecars at most."""
+    if not (
+        os.path.lexists(path + ".lock") or any(_holds(path + log) for log in ("-wal", "-journal"))
+    ):
+        return False
+    _log.warning("%s has the name of a snapshot, but is a store by now; it is not removed", path)
+    return True
 
 
 class Snapshot:

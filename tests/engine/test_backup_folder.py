@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from mqlite_actor.contract import ext
+from mqlite_actor.clock import ManualClock
+from mqlite_actor.contract import ext, wire
 from mqlite_actor.contract.errors import StorageFailed
 from mqlite_actor.engine.engine import Engine
 from tests.conformance.audit import audit_file
-from tests.engine.gate import bounded, create
+from tests.conformance.handles import opened
+from tests.engine.gate import bounded, create, sending
 from tests.engine.test_backup import at_step, backup, files, no_link
 
 
@@ -42,9 +44,54 @@ async def test_an_old_snapshot_that_cannot_be_removed_does_not_undo_the_new_one(
     engine: Engine, tmp_path: Path
 ) -> None:
     await create(engine, "q")
-    (tmp_path / "nightly.20200101T000000000Z.db").mkdir()
+    (tmp_path / "nightly.19600101T000000000Z.db").mkdir()
+    other = tmp_path / "nightly.19610101T000000000Z.db"
+    other.touch()
     reply = await engine.call(ext.BackupRequest(str(tmp_path / "nightly.db"), keep=1))
-    assert (reply.done, reply.removed) == (True, [])
+    assert (reply.done, reply.removed) == (True, [str(other)])
+
+
+def beside(path: Path) -> list[str]:
+    """The file and all that has its name in front."""
+    return sorted(each.name for each in path.parent.glob(f"{path.name}*"))
+
+
+@pytest.mark.parametrize(
+    ("rest", "content", "is_removed"),
+    [("-wal", b"", True), ("-shm", b"x", True), ("-wal", b"x", False), (".lock", b"", False)],
+)
+async def test_a_snapshot_that_somebody_only_looked_into_is_removed_in_its_turn(
+    engine: Engine, tmp_path: Path, *, rest: str, content: bytes, is_removed: bool
+) -> None:
+    await create(engine, "q")
+    old = tmp_path / "nightly.19610101T000000000Z.db"
+    old.touch()
+    (tmp_path / f"{old.name}{rest}").write_bytes(content)
+    reply = await engine.call(ext.BackupRequest(str(tmp_path / "nightly.db"), keep=1))
+    assert reply.removed == ([str(old)] if is_removed else [])
+    assert beside(old) == ([] if is_removed else [old.name, f"{old.name}{rest}"])
+
+
+async def test_a_snapshot_that_is_served_is_removed_by_no_series(
+    tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    series = ext.BackupRequest(str(tmp_path / "nightly.db"), keep=1)
+    async with opened(tmp_path / "mq.db", clock) as first:
+        await create(first, "q")
+        served = Path((await first.call(series)).path)
+    clock.advance(60_000)
+    async with opened(served, clock) as engine:
+        await engine.call(sending("q", b"paid"))
+        made: list[str] = []
+        for _ in range(3):
+            clock.advance(60_000)
+            reply = await engine.call(series)
+            assert reply.removed == made[-1:], "of the others one is kept"
+            made.append(reply.path)
+        assert "but is a store by now" in caplog.text
+        await engine.call(sending("q", b"later"))
+    async with opened(served, clock) as engine:
+        assert (await engine.call(wire.StatsRequest("q"))).active == 2
 
 
 @pytest.mark.parametrize("has_links", [True, False])
