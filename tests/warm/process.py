@@ -148,7 +148,7 @@ class Popen(subprocess.Popen[AnyStr]):
         handed: tuple[int, ...] = tuple(pass_fds)
         wanted = Wanted(
             module=program[0],
-            words=tuple(os.fsencode(word) for word in program[1:]),
+            words=tuple(os.fsencode(word) for word in program[1]),
             folder=os.fsencode(folder),
             environ={os.fsencode(k): os.fsencode(v) for k, v in environ.items()},
             new_session=bool(start_new_session),
@@ -238,12 +238,18 @@ def begin_from(connection: socket.socket) -> None:
     subprocess.Popen = Popen  # type: ignore[misc]  # a subclass in its place, for good
 
 
-def _program(args: object) -> list[str] | None:
-    """The program of ours that these words run, with its own words, if one of those."""
+def _program(args: object) -> tuple[str, list[Any]] | None:
+    """The program of ours that these words run, and its own words, if one of those."""
     match args:
-        case [sys.executable, "-m", *program] | [sys.executable, "-P", "-m", *program]:
-            words = [str(each) for each in program]
-            return words if words[0] in PACKAGES or words[0].startswith("tests.") else None
+        case [sys.executable, "-m", str() as module, *words] | [
+            sys.executable,
+            "-P",
+            "-m",
+            str() as module,
+            *words,
+        ]:
+            known = module in PACKAGES or module.startswith("tests.")
+            return (module, words) if known else None
     return None
 
 
