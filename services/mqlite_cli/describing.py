@@ -60,7 +60,7 @@ def look_for(run: Invocation, queue: str, *, line: Callable[[Message], str], not
     arguments = run.arguments
     view = read_view(run)
     request = msgspec.structs.replace(
-        sought(arguments, queue, state=read_state(arguments.text("state"))),
+        sought(run, queue, state=read_state(arguments.text("state"))),
         from_seq=arguments.number("from"),
         to_seq=arguments.number("to") if "to" in run.command.flags else 0,
         newest_first=arguments.is_on("newest-first"),

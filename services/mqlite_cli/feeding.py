@@ -23,9 +23,7 @@ from mqlite_actor.contract.errors import (
     InvalidArgument,
     MessageTooLarge,
     MqliteError,
-    NotFound,
     OutcomeUnknown,
-    PermissionDenied,
     Unsupported,
 )
 from mqlite_actor.contract.ext import SendResultRequest, SlotOutcome
@@ -35,6 +33,7 @@ from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.refusals import Refusal
 from mqlite_cli.streams import STDIN
 from mqlite_cli.terminal import Tick
+from mqlite_cli.their_time import Now, reached_ms
 
 BATCH_MESSAGES = 256
 """As many as one receive takes; the cost of a call is spread over enough of them by then."""
@@ -53,10 +52,6 @@ class Entry(NamedTuple):
     message: Message
     at_ms: int = 0
 
-
-Now = Callable[[], int]
-"""The time that it is at the broker or in the store at least: so nothing is sent before its moment
-or taken for expired. May raise the contract's errors, for a broker that has told none is asked."""
 
 ReadLine = Callable[[bytes, Now], Entry | None]
 """What a line means; None is nothing. ValueError says what is wrong with it."""
@@ -202,18 +197,14 @@ class _Feeder:
 
     def _reached_ms(self) -> int:
         """As Now says; this machine's own clock where a broker's answers name no time."""
-        told = self._caller.reached_ms()
-        if told is None and not self._has_asked:
-            self._has_asked = True
-            try:
-                self._caller.call(StatsRequest(self._queue))
-            except (NotFound, PermissionDenied):
-                pass  # a topic, or a key that may only send: the answer has the time all the same
-            except MqliteError as error:
-                error.add_note(self.progress)
-                raise
-            told = self._caller.reached_ms()
-        return SystemClock().now_ms() if told is None else told
+        if self._has_asked:
+            return self._caller.reached_ms() or SystemClock().now_ms()
+        self._has_asked = True
+        try:
+            return reached_ms(self._caller, StatsRequest(self._queue))
+        except MqliteError as error:
+            error.add_note(self.progress)
+            raise
 
     def _send(self, batch: list[_Line]) -> None:
         self._doubtful = (batch[0].number, batch[-1].number)

@@ -1,21 +1,20 @@
 """`--dry-run`: what a command that deletes or moves would do now, and nothing done.
 
 Called by the handlers of such commands once their arguments are read, so that a dry run refuses
-what the real one would. Rule: it only asks; what it says is true for the moment of the answer, and
-an age is taken by this machine's clock, not the broker's.
+what the real one would. Rule: it only asks; what it says is true for the moment of the answer.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract.ext import PurgeActiveRequest, SearchRequest
 from mqlite_actor.contract.limits import PEEK_MAX
 from mqlite_actor.contract.wire import PurgeRequest, RedriveRequest, StatsRequest
 from mqlite_actor.contract.words import State
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.output import Pairs, key_values
+from mqlite_cli.their_time import likely_ms
 
 
 def count_chosen(
@@ -69,7 +68,7 @@ def tell(run: Invocation, pairs: Pairs) -> int:
 
 
 def _count_older(caller: Caller, queue: str, state: State, older_than_ms: int, maximum: int) -> int:
-    before_ms = max(1, SystemClock().now_ms() - older_than_ms)
+    before_ms = max(1, likely_ms(caller, StatsRequest(queue)) - older_than_ms)
     request = SearchRequest(queue, state, enqueued_before_ms=before_ms, max=PEEK_MAX)
     count = 0
     while True:

@@ -25,6 +25,7 @@ from mqlite_actor.contract.keys import (
     RevokeKeyRequest,
 )
 from mqlite_actor.contract.limits import KEYS_PAGE_DEFAULT, KEYS_PAGE_MAX
+from mqlite_actor.contract.wire import StatusRequest
 from mqlite_cli.escaping import field
 from mqlite_cli.foretelling import tell
 from mqlite_cli.grammar import did_you_mean
@@ -35,6 +36,7 @@ from mqlite_cli.refusals import Refusal
 from mqlite_cli.secret_file import SecretFile
 from mqlite_cli.streams import OutputFailed
 from mqlite_cli.target import BrokerTarget
+from mqlite_cli.their_time import earliest, likely_ms
 
 STATES = ("active", "expired", "revoked")
 _TOKEN_PREFIX = "mqk_"  # the public beginning of every token, not a secret
@@ -54,7 +56,7 @@ def create(run: Invocation) -> int:
         id=_own_id(arguments.text("id")),
         name=_needed(run, "name"),
         permissions=[word.strip() for word in _needed(run, "permissions").split(",")],
-        expires_at_ms=_expiry(arguments.text("expires")),
+        expires_at_ms=_expiry(run),
     )
     with SecretFile(path) as secret_file:
         run.streams.complain(f"key id={request.id}")
@@ -90,8 +92,12 @@ def list_keys(run: Invocation) -> int:
         raise InvalidArgument(f"--state: {field(state)} is none of {known}{hint}")
     request = ListKeysRequest(arguments.text("after"), limit, arguments.text("sort"))
     follows = arguments.is_on("all")
-    keys, next_after = run.session(lambda caller: _pages(caller, request, follows=follows))
-    now_ms = SystemClock().now_ms()
+
+    def work(caller: Caller) -> tuple[list[AccessKey], str, int]:
+        found = _pages(caller, request, follows=follows)
+        return *found, likely_ms(caller, StatusRequest())
+
+    keys, next_after, now_ms = run.session(work)
     shown = [key for key in keys if not state or _state(key, now_ms) == state]
     _show_page(run, shown, next_after, now_ms=now_ms)
     return 0
@@ -109,7 +115,7 @@ def revoke(run: Invocation) -> int:
         if token.startswith(_TOKEN_PREFIX) and not run.arguments.is_on("yes"):
             _refuse_own(caller, token, key_id)
         if is_dry:
-            return _state(_found(caller, key_id), SystemClock().now_ms())
+            return _state(_found(caller, key_id), likely_ms(caller, StatusRequest()))
         caller.call(RevokeKeyRequest(id=key_id))
         return ""
 
@@ -155,8 +161,10 @@ def _needed(run: Invocation, name: str) -> str:
     return value
 
 
-def _expiry(word: str) -> int:
-    return read_moment(word, field="--expires", now_ms=SystemClock().now_ms()) if word else 0
+def _expiry(run: Invocation) -> int:
+    word, now = run.arguments.text("expires"), earliest(run, StatusRequest())
+    here_ms = SystemClock().now_ms()
+    return read_moment(word, field="--expires", now=now, here_ms=here_ms) if word else 0
 
 
 def _show_made(run: Invocation, key: AccessKey, *, token: str, path: str) -> None:

@@ -11,7 +11,8 @@ import msgspec
 
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.contract.words import State
-from mqlite_cli.feeding import Entry, Now, ReadLine
+from mqlite_cli.feeding import Entry, ReadLine
+from mqlite_cli.their_time import Now
 
 
 class Line(Message, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

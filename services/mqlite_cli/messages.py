@@ -29,6 +29,7 @@ from mqlite_cli.moments import read_moment, shown_moment
 from mqlite_cli.numbers import read_seq
 from mqlite_cli.refusals import Refusal
 from mqlite_cli.seeking import is_seeking
+from mqlite_cli.their_time import latest
 from mqlite_cli.viewing import read_view, show
 
 PEEK_DEFAULT = 16
@@ -73,7 +74,9 @@ def schedule(run: Invocation) -> int:
     queue = run.arguments.words[0]
     if not run.arguments.text("at"):
         raise Refusal(f"--at is needed; usage: {run.command.usage}")
-    at_ms = read_moment(run.arguments.text("at"), field="--at", now_ms=SystemClock().now_ms())
+    now = latest(run, StatsRequest(queue))  # nobody gets it too soon
+    here_ms = SystemClock().now_ms()
+    at_ms = read_moment(run.arguments.text("at"), field="--at", now=now, here_ms=here_ms)
     response = run.ask(
         ScheduleRequest(queue=queue, messages=[_message(run)], scheduled_enqueue_time_ms=at_ms)
     )

@@ -9,6 +9,7 @@ is always UTC.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from mqlite_actor.contract.errors import InvalidArgument
@@ -20,28 +21,34 @@ _RFC_3339 = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 _UNITS_MS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+_FAR_MS = 86_400_000
+"""Two clocks that anybody looks after are less than a day apart."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MEND_PAST = "write an instant like 2030-01-31T08:00:00Z, or how long ago it was, like 30m"
 _MEND = "write an instant like 2030-01-31T08:00:00Z, or a duration from now like 30m"
 
 
-def read_moment(text: str, *, field: str, now_ms: int) -> int:
-    """Milliseconds since 1970 of a time in the future. InvalidArgument names `field` and the
-    mend."""
+def read_moment(text: str, *, field: str, now: Callable[[], int], here_ms: int = 0) -> int:
+    """Milliseconds since 1970 of a time in the future. InvalidArgument names `field` and the mend.
+
+    `now` may have to ask somebody: it is called once at most, and not for what is clear without, as
+    a time that is far from `here_ms`, this machine's own.
+    """
     found = _RFC_3339.fullmatch(text)
     if found is None:
-        ms = now_ms + _from_now(text, field=field)
+        ms = _not_too_late(_from_now(text, field=field), field=field) + now()
     else:
-        ms = _instant(*found.groups(default=""), field=field)
-        if ms <= now_ms:
+        ms = _not_too_late(_instant(*found.groups(default=""), field=field), field=field)
+        is_clear = abs(ms - here_ms) > _FAR_MS
+        if ms <= (here_ms if is_clear else now()):
             raise InvalidArgument(f"{field}: {shown_moment(ms)} is not in the future")
-    if ms > INSTANT_MS_MAX:
-        raise InvalidArgument(f"{field}: after the year 9999")
-    return ms
+    return _not_too_late(ms, field=field)
 
 
-def read_past(text: str, *, field: str, now_ms: int) -> int:
-    """The same for a time that may have passed; a duration is counted back from now. At least 1."""
+def read_past(text: str, *, field: str, now: Callable[[], int]) -> int:
+    """The same for a time that may have passed; a duration is counted back from now, which nothing
+    else asks for. At least 1."""
     found = _RFC_3339.fullmatch(text)
     if found is not None:
         return max(1, _instant(*found.groups(default=""), field=field))
@@ -49,7 +56,8 @@ def read_past(text: str, *, field: str, now_ms: int) -> int:
         nanoseconds = parse_duration(text)
     except ValueError as error:
         raise InvalidArgument(f"{field}: {_MEND_PAST}") from error
-    return max(1, now_ms - nanoseconds_to_ms(nanoseconds, field=field))
+    ago_ms = nanoseconds_to_ms(nanoseconds, field=field)
+    return max(1, now() - ago_ms)
 
 
 def shown_moment(ms: int) -> str:
@@ -79,6 +87,12 @@ def shown_age(ms: int) -> str:
         count, ms = divmod(ms, size)
         parts.append(f"{count}{unit}" if count else "")
     return "".join(parts)
+
+
+def _not_too_late(ms: int, *, field: str) -> int:
+    if ms > INSTANT_MS_MAX:
+        raise InvalidArgument(f"{field}: after the year 9999")
+    return ms
 
 
 def _from_now(text: str, *, field: str) -> int:

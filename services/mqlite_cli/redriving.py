@@ -3,7 +3,7 @@
 Called by `dispatch` through the command table. Without a choice it is one call of the contract.
 With one, the dead letters are searched and moved page by page, each for itself, up to the last one
 that there was at the beginning: one that dies again meanwhile is not moved twice. What was moved
-stays moved whatever happens afterwards, and is said. An age is taken by this machine's clock then.
+stays moved whatever happens afterwards, and is said. An age is counted back from the broker's time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract.errors import MqliteError, NotFound, QueueNotFound
 from mqlite_actor.contract.ext import (
     FoundMessage,
@@ -24,7 +23,7 @@ from mqlite_actor.contract.ext import (
     SearchRequest,
 )
 from mqlite_actor.contract.limits import SELECTED_MAX
-from mqlite_actor.contract.wire import RedriveRequest
+from mqlite_actor.contract.wire import RedriveRequest, StatsRequest
 from mqlite_actor.contract.words import State
 from mqlite_actor.sdk.durations import nanoseconds_to_ms
 from mqlite_cli.foretelling import foretell, look_at_target, tell
@@ -33,6 +32,7 @@ from mqlite_cli.mending import Edit, read_edit
 from mqlite_cli.numbers import read_bound, read_seqs
 from mqlite_cli.refusals import Refusal
 from mqlite_cli.seeking import is_seeking, pages, sought
+from mqlite_cli.their_time import earliest
 
 PACE_SECONDS = 1.0
 """A paced redrive moves its rate, then waits this long."""
@@ -141,10 +141,11 @@ class _Choice:
         has_numbers = arguments.has("seq")
         self.queue = queue
         self.numbers = read_seqs(arguments.text("seq"), name="--seq") if has_numbers else []
-        request = sought(arguments, queue, state=State.DEAD_LETTERED)
+        request = sought(run, queue, state=State.DEAD_LETTERED)
         before_ms = request.enqueued_before_ms
         if older_than_ms := _older_than_ms(run):
-            bound_ms = max(1, SystemClock().now_ms() - older_than_ms)
+            now = earliest(run, StatsRequest(queue))
+            bound_ms = max(1, now() - older_than_ms)
             before_ms = min(before_ms or bound_ms, bound_ms)
         self._request = msgspec.structs.replace(
             request,

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract.ext import FoundMessage, SearchRequest
 from mqlite_actor.contract.limits import PEEK_MAX
+from mqlite_actor.contract.wire import StatsRequest
 from mqlite_cli.grammar import Arguments
-from mqlite_cli.invocation import Caller
+from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.moments import read_past
 from mqlite_cli.refusals import Refusal
+from mqlite_cli.their_time import Now, earliest
 
 _TEXTS = {
     "message-id": "message_id",
@@ -37,11 +38,12 @@ def is_seeking(arguments: Arguments) -> bool:
     return any(arguments.has(name) for name in (*_TEXTS, "prop", "since", "until"))
 
 
-def sought(arguments: Arguments, queue: str, *, state: str) -> SearchRequest:
-    """The search that the flags describe; nothing is asked yet.
+def sought(run: Invocation, queue: str, *, state: str) -> SearchRequest:
+    """The search that the flags describe; nothing is asked yet but the time, for "an hour ago".
 
     Raises Refusal for an empty text, InvalidArgument for a time that is none.
     """
+    arguments, now = run.arguments, earliest(run, StatsRequest(queue))
     for name in _TEXTS:
         if arguments.has(name) and not arguments.text(name).strip():
             raise Refusal(f"--{name} is empty and would choose everything; leave it out for that")
@@ -49,8 +51,8 @@ def sought(arguments: Arguments, queue: str, *, state: str) -> SearchRequest:
         queue=queue,
         state=state,
         properties=arguments.pairs("prop"),
-        enqueued_from_ms=_instant(arguments, "since"),
-        enqueued_before_ms=_instant(arguments, "until"),
+        enqueued_from_ms=_instant(arguments, "since", now),
+        enqueued_before_ms=_instant(arguments, "until", now),
     )
     texts = {field: arguments.text(name) for name, field in _TEXTS.items()}
     return msgspec.structs.replace(request, **texts)
@@ -78,9 +80,8 @@ def pages(
         warn(f"the filter failed on {failed} message(s), which count as not matching: {failure}")
 
 
-def _instant(arguments: Arguments, name: str) -> int:
+def _instant(arguments: Arguments, name: str, now: Now) -> int:
     """Milliseconds since 1970, or 0 without the flag."""
     if not arguments.has(name):
         return 0
-    now_ms = SystemClock().now_ms()
-    return read_past(arguments.text(name), field=f"--{name}", now_ms=now_ms)
+    return read_past(arguments.text(name), field=f"--{name}", now=now)
