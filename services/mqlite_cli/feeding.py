@@ -31,6 +31,7 @@ from mqlite_actor.contract.limits import REQUEST_BYTES_MAX
 from mqlite_actor.contract.wire import Message, ScheduleRequest, SendRequest, StatsRequest
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.refusals import Refusal
+from mqlite_cli.stopping import stops_interrupt
 from mqlite_cli.streams import STDIN
 from mqlite_cli.terminal import Tick
 from mqlite_cli.their_time import Now, reached_ms
@@ -85,12 +86,13 @@ def feed_lines(
         feeder[0].run(lines, read)
         return feeder[0]
 
-    try:
-        with run.output.terminal.progress(f"sending to {queue}", beside=STDIN) as tick:
-            done = run.session(lambda caller: work(caller, tick))
-    except KeyboardInterrupt:
-        run.warn(feeder[0].progress if feeder else "nothing was sent")
-        raise
+    with stops_interrupt():
+        try:
+            with run.output.terminal.progress(f"sending to {queue}", beside=STDIN) as tick:
+                done = run.session(lambda caller: work(caller, tick))
+        except KeyboardInterrupt:
+            run.warn(feeder[0].progress if feeder else "nothing was sent")
+            raise
     run.output.done({
         "action": run.command.name, "queue": queue, "sent": done.sent, "unrouted": done.unrouted,
     })  # fmt: skip

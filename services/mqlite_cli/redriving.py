@@ -32,6 +32,7 @@ from mqlite_cli.mending import Edit, read_edit
 from mqlite_cli.numbers import read_bound, read_seqs
 from mqlite_cli.refusals import Refusal
 from mqlite_cli.seeking import is_seeking, pages, sought
+from mqlite_cli.stopping import stops_interrupt
 from mqlite_cli.their_time import earliest
 
 PACE_SECONDS = 1.0
@@ -70,11 +71,12 @@ def _redrive_chosen(run: Invocation, queue: str, edit: Edit | None) -> int:
     if arguments.is_on("dry-run"):
         return _foretell_chosen(run, choice)
     mover = _Mover(queue, arguments.text("to"), edit, read_bound(arguments, "rate"))
-    try:
-        run.session(lambda caller: _move(caller, choice, mover))
-    except KeyboardInterrupt:
-        run.warn(f"{mover.moved} message(s) are moved and stay so")
-        raise
+    with stops_interrupt():
+        try:
+            run.session(lambda caller: _move(caller, choice, mover))
+        except KeyboardInterrupt:
+            run.warn(f"{mover.moved} message(s) are moved and stay so")
+            raise
     return _report(run, choice, mover)
 
 

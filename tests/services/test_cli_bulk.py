@@ -146,7 +146,14 @@ def test_a_message_that_the_broker_refuses_is_named_and_those_in_front_are_store
     assert bodies(shell) == ["one", "two"]
 
 
-def test_a_slow_producer_is_not_held_up(broker: tuple[Shell, Loopback]) -> None:
+@pytest.mark.parametrize(
+    "numbers",
+    [[signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP], [signal.SIGTERM] * 2],
+    ids=["interrupt", "stop", "hangup", "timeout(1), which sends two"],
+)
+def test_a_slow_producer_is_not_held_up_and_a_signal_is_told_what_is_stored(
+    broker: tuple[Shell, Loopback], numbers: list[signal.Signals]
+) -> None:
     shell, _ = broker
     sender = subprocess.Popen(
         [*PYTHON, "send", "q", "--lines"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -157,9 +164,10 @@ def test_a_slow_producer_is_not_held_up(broker: tuple[Shell, Loopback]) -> None:
         sender.stdin.write(b"now\nlat")
         sender.stdin.flush()
         assert 'body="now"' in shell.ok("receive", "q", "--wait", "20s")
-        sender.send_signal(signal.SIGINT)
+        for number in numbers:
+            sender.send_signal(number)
         _, err = sender.communicate(timeout=BOUND_SECONDS)
-        assert sender.returncode == 130
+        assert sender.returncode == 128 + numbers[0]
         # Its answer may have come by then, or not.
         assert re.match(rb"warning: [01] message\(s\) are stored, all of the first [01] line", err)
     finally:
