@@ -187,7 +187,8 @@ def settings_page() -> Iterator[str]:
         "Environment variables of the broker and of the client commands. "
         "Nothing is read from a file by itself; "
         "`.env.example` at the top of the source shows how to use one. "
-        "A flag wins over its variable, and an empty value counts as unset."
+        "A flag wins over its variable, and an empty value counts as unset, except that of "
+        "`MQLITE_ADDR`, which is refused."
     )
     comment: list[str] = []
     rows: list[tuple[str, str, str]] = []
