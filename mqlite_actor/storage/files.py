@@ -41,7 +41,8 @@ def canonical_path(dsn: str) -> str:
     """The one absolute path that every spelling of a local store leads to, or `:memory:`.
 
     Takes `file:PATH`, a bare path, an optional `?query` (dropped), relative paths and symbolic
-    links, also one that points to a file that does not exist yet.
+    links, also one that points to a file that does not exist yet. OpenError for a relative one in a
+    folder that was deleted.
     """
     text = dsn.strip()
     if text in ("", MEMORY):
@@ -53,7 +54,10 @@ def canonical_path(dsn: str) -> str:
         raise InvalidArgument("the database path holds a NUL character")
     if text.startswith("///"):
         text = text[2:]  # file:///abs is file: with an empty host
-    return os.path.realpath(text)
+    try:
+        return os.path.realpath(text)
+    except FileNotFoundError as error:  # of the current folder: nothing else has to exist
+        raise OpenError(f"{text}: the current folder was deleted; name an absolute path") from error
 
 
 def check_place(path: str) -> None:

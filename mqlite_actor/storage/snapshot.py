@@ -53,9 +53,12 @@ def destination(text: str, folder: str | None) -> str:
     """
     if not text or "\0" in text:
         raise InvalidArgument("path: give the name of a file that does not exist yet")
-    base = os.path.realpath(folder if folder is not None else os.curdir)
-    path = os.path.join(base, os.path.expanduser(text) if folder is None else text)
-    parent = os.path.realpath(os.path.dirname(path))
+    try:
+        base = "" if folder is None else os.path.realpath(folder)
+        path = os.path.join(base, os.path.expanduser(text) if folder is None else text)
+        parent = os.path.realpath(os.path.dirname(path))
+    except FileNotFoundError as error:  # of the current folder: nothing else has to exist
+        raise InvalidArgument("path: the current folder was deleted; name it in full") from error
     path = os.path.join(parent, os.path.basename(path))
     if folder is not None and os.path.commonpath([base, parent]) != base:
         raise InvalidArgument(f"path: this broker makes backups only in {base} and below")

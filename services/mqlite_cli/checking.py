@@ -22,6 +22,7 @@ from mqlite_cli.foretelling import tell
 from mqlite_cli.invocation import Invocation
 from mqlite_cli.output import Pairs
 from mqlite_cli.refusals import Refusal
+from mqlite_cli.target import from_here
 
 _STORE = "file:"
 _COLOURS = {Verdict.OK: "good", Verdict.WARN: "warn", Verdict.FAIL: "bad"}
@@ -98,7 +99,7 @@ def _path_of(word: str) -> str:
         return upkeep.path_of(word)
     if "://" in word:  # an address of something else, perhaps with a credential
         raise Refusal(f"{field(masked(word))} is no file of this machine")
-    return os.path.realpath(word)
+    return os.path.realpath(from_here(word))
 
 
 def _shown(run: Invocation, found: Finding) -> str:

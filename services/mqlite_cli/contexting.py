@@ -25,7 +25,7 @@ from mqlite_cli.escaping import field
 from mqlite_cli.foretelling import tell
 from mqlite_cli.invocation import Invocation
 from mqlite_cli.refusals import Refusal
-from mqlite_cli.target import contexts_path
+from mqlite_cli.target import contexts_path, from_here
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MODE = 0o600
@@ -129,7 +129,7 @@ def _refuse_known(name: str, known: Contexts, run: Invocation) -> None:
 
 
 def _absolute(path: str) -> str:
-    return str(Path(path).absolute()) if path else ""
+    return from_here(path) if path else ""
 
 
 def _token(run: Invocation) -> str:

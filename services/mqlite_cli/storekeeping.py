@@ -6,14 +6,12 @@ where a broker is in force: the broker does this work as part of its own.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from mqlite_actor.contract.ext import BackupRequest
 from mqlite_actor.contract.wire import StatusRequest, StatusResponse
 from mqlite_cli.escaping import field, visible
 from mqlite_cli.invocation import Invocation, StoreCaller
 from mqlite_cli.refusals import Refusal
-from mqlite_cli.target import StoreTarget
+from mqlite_cli.target import StoreTarget, from_here
 
 _MIB = 1024 * 1024
 
@@ -101,7 +99,7 @@ def backup(run: Invocation) -> int:
     if run.arguments.has("keep") and keep < 1:
         raise Refusal("--keep: 1 or more; it counts the new snapshot, too")
     # A relative path is ours here, and the broker's business there.
-    where = str(Path.cwd() / path) if run.is_local and path else path
+    where = from_here(path) if run.is_local and path else path
     with run.output.terminal.progress(f"writing {where}"):
         made = run.ask(BackupRequest(path=where, keep=keep))
     if not made.done:

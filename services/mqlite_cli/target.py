@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -95,6 +96,14 @@ def _choose_context(arguments: Arguments, environ: Mapping[str, str]) -> Context
 
     known = contexts.load(path)
     return known.named(name or known.current) if name or known.current else None
+
+
+def from_here(path: str) -> str:
+    """`path` from the current folder, absolute. Refusal if that folder was deleted."""
+    try:
+        return str(Path(path).absolute())
+    except FileNotFoundError as error:
+        raise Refusal("the current folder was deleted; name an absolute path") from error
 
 
 def contexts_path(environ: Mapping[str, str]) -> str:

@@ -243,6 +243,24 @@ def test_a_store_may_be_restored_in_a_folder_with_any_name(
     assert (folder / "new.db").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list",), ("check", "x.db"), ("restore", "x.db", "y.db"), ("backup", "x.db"),
+        ("doctor",), ("support-bundle", "b.tgz"), ("top", "--db", "x.db"),
+        ("context", "add", "c", "--endpoint", "http://h", "--token-file", "t"),
+    ],
+)  # fmt: skip
+def test_a_current_folder_that_was_deleted_is_said(
+    mqlite: Inline, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    gone = mqlite.folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert "the current folder was deleted" in mqlite.run(*words, check=1).err
+
+
 def test_a_series_of_backups_keeps_the_newest(mqlite: Inline) -> None:
     folder = mqlite.folder
     for name in ("nightly.20000101T000000000Z.db", "nightly.2000.db", "other.db"):

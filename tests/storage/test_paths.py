@@ -14,6 +14,7 @@ import pytest
 from mqlite_actor.contract.errors import DatabaseLocked, InvalidArgument, OpenError
 from mqlite_actor.storage import files
 from mqlite_actor.storage.files import MEMORY, canonical_path
+from mqlite_actor.storage.snapshot import destination
 from mqlite_actor.storage.sqlite import open_store
 from tests.storage.child import NOBODY, holding
 from tests.storage.writer import snapshot, writing
@@ -110,6 +111,21 @@ def test_a_link_that_leads_to_itself_is_refused(place: Path) -> None:
     loop.symlink_to(loop)
     with pytest.raises(OpenError):
         open_store(str(loop))
+
+
+def test_a_current_folder_that_was_deleted_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(OpenError, match="the current folder was deleted"):
+        canonical_path("file:x.db")
+    with pytest.raises(InvalidArgument, match="the current folder was deleted"):
+        destination("x.db", None)
+    there = str(tmp_path / "x.db")
+    assert canonical_path(there) == destination(there, None) == os.path.realpath(there)
 
 
 @pytest.mark.promise("E134")
