@@ -150,7 +150,7 @@ def test_an_answer_that_breaks_off_is_an_unknown_outcome_for_a_write_only(backen
 def test_a_broker_that_is_silent_for_too_long_is_given_up(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "REPLY_SECONDS", 0.05)
+    monkeypatch.setattr(exchange, "REPLY_SECONDS", 0.5)
     release = threading.Event()
 
     def never(_: Recorded) -> None:
