@@ -1,8 +1,9 @@
 """TLS for the broker's port: a server context from a certificate and its key.
 
 Called by `serve.py` before anything is opened, so that a bad file is one line and no half-started
-broker. HTTP/1.1 alone is offered, and no version below TLS 1.2. The files are read once: a renewed
-certificate is taken up by a restart.
+broker. HTTP/1.1 alone is offered, and no version below TLS 1.2. Each process reads the files once,
+since Python takes a chain and a key from files alone: a renewed certificate is taken up by a
+restart, and by a worker that takes the place of one that ended.
 """
 
 from __future__ import annotations
