@@ -15,7 +15,9 @@ from typing import Any
 import outcome
 
 
-async def wait_out(done: asyncio.Event, cut: Callable[[], object]) -> BaseException | None:
+async def wait_out(
+    done: asyncio.Event, cut: Callable[[], object] = lambda: None
+) -> BaseException | None:
     """Wait for an end that always comes; `cut` is called for each cancellation meanwhile."""
     cancelled: BaseException | None = None
     while not done.is_set():

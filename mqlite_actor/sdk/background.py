@@ -1,11 +1,10 @@
 """A trio thread of its own, for programs that do not run trio: blocking ones and those on asyncio.
 
-Used by `blocking` and by `asyncio_embedded`; knows nothing of queues, only of "open something, run
-calls in it, close it". Any thread may call, many at once. Rules: a call that was given up is
-cancelled and waited for, never abandoned, so that it either did not run or ran to its end (B75);
-what it had fetched is handed to `undo`. The thread ends with the program: it is no daemon, and
-looks whether any other thread that is none still lives. After a fork, after the end, and from
-inside itself a call raises at once instead of waiting for ever.
+Used by their handles; knows only of "open something, run calls in it, close it". Any thread may
+call, many at once. Rules: a call that was given up is cancelled and waited for, never abandoned, so
+that it either did not run or ran to its end (B75); what it had fetched is handed to `undo`. The
+thread is no daemon, and ends when no other one that is none still lives. After a fork, after the
+end, and from inside itself a call raises at once instead of waiting for ever.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Undo = Callable[[T], Awaitable[None]]
 """Gives back what a call had fetched when its caller had already left."""
 
 MAIN_LOOK_SECONDS = 0.2
-"""How often the thread looks whether the program wants to end, if nobody closed it."""
+"""How often the thread looks whether the program wants to end, and a waiting one for signals."""
 
 GIVE_BACK_SECONDS = 5.0
 """For giving back what was fetched for a caller who left; then its leases end by themselves."""
@@ -81,8 +80,10 @@ class _Job:
         self._tell()
 
     def wait(self, done: threading.Lock) -> None:
+        # Of two signals at once another thread may take both, and nothing tells the main one.
+        is_main = threading.current_thread() is threading.main_thread()
         while self.result is None:
-            done.acquire()
+            done.acquire(timeout=MAIN_LOOK_SECONDS if is_main else -1)
 
     def withdraw(self) -> None:
         """Cut it. One that has not begun by now never does: its caller left before it was sent."""
@@ -127,7 +128,8 @@ class Background(Generic[H]):
         """Open; raises what opening raised. An interrupt cancels that, and waits for its end."""
         self._thread.start()
         try:
-            self._ready.wait()
+            while not self._ready.wait(MAIN_LOOK_SECONDS):
+                continue
         except BaseException:
             self._give_up()
             self._ready.wait()
@@ -230,7 +232,7 @@ class Background(Generic[H]):
         job, done = self._submit_here(function, None, is_late=is_late)
         task = asyncio.current_task()
         before = 0 if task is None else task.cancelling()
-        cut = partial(self.post, job.withdraw) if is_cancellable else _nothing
+        cut = partial(self.post, job.withdraw) if is_cancellable else lambda: None
         cancelled = await wait_out(done, cut)
         if cancelled is not None:
             if job.scope.cancelled_caught:
@@ -316,7 +318,7 @@ class Background(Generic[H]):
         if giving is not None:
             with contextlib.suppress(MqliteError):
                 back, done = self._submit_here(giving, None)
-                await wait_out(done, _nothing)  # some loops cancel again and again
+                await wait_out(done)  # some loops cancel again and again
                 back.unwrap()
 
     # -- in the trio thread ------------------------------------------------------------------------
@@ -394,7 +396,3 @@ def _giving_back(job: _Job) -> Callable[[], Awaitable[None]] | None:
             await undo(value)
 
     return give_back
-
-
-def _nothing() -> None:
-    return
