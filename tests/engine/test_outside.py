@@ -11,7 +11,7 @@ import pytest
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import Unsupported
+from mqlite_actor.contract.errors import InvalidArgument, Unsupported
 from mqlite_actor.contract.observe import ObserveRequest
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine
@@ -67,3 +67,8 @@ async def test_it_answers_looks_and_nothing_else(outside: Outside) -> None:
     assert outside.call(wire.StatsRequest(queue="q")).active == 0
     with pytest.raises(Unsupported, match="a reader only looks"):
         outside.call(wire.PurgeRequest(queue="q"))
+
+
+async def test_a_request_that_is_no_request_is_refused_by_name(outside: Outside) -> None:
+    with pytest.raises(InvalidArgument, match="queue"):
+        outside.call(wire.StatsRequest(queue=5))  # type: ignore[arg-type]  # as programs do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,13 +10,17 @@ from typing import TypeVar
 
 import pytest
 import trio
+import trio.testing
 
-from mqlite_actor.contract import ext
+from mqlite_actor.contract import ext, limits
 from mqlite_actor.contract.errors import Unavailable
+from mqlite_actor.engine import leaving
 from mqlite_actor.engine.engine import Engine, EngineOptions
+from mqlite_actor.engine.meters import outcome_of
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.outbox import Hold
-from tests.engine.gate import bodies, bounded, sending, until
+from mqlite_actor.engine.thread import StorageThread
+from tests.engine.gate import bodies, bounded, sending, settled, until
 from tests.engine.outbox_scene import nothing_is_there, shop
 from tests.storage.foreign import start_holder, stop
 
@@ -87,6 +92,61 @@ async def test_a_thread_that_cannot_be_started_ends_a_transaction_and_not_the_en
             assert missing >= 3, "only the rollback behind the commit"
             assert await bodies(engine, "q") == [b"a"]
             await q.send_one("q", b"the engine goes on")
+
+
+async def test_a_transaction_that_got_no_thread_is_counted_once(engine: Engine) -> None:
+    async def in_thread(*_: object) -> object:
+        raise RuntimeError("can't start new thread")
+
+    def counted() -> int:
+        shown = engine._actor.storage_meter.shown()
+        key = ("transaction", *outcome_of(Unavailable("")))
+        return sum(
+            each.duration.count
+            for each in shown
+            if (each.operation, each.outcome, each.error_code) == key
+        )
+
+    before = counted()
+    with pytest.raises(Unavailable):
+        await engine._submit(Hold(engine._begin, in_thread, 5.0))
+    assert counted() == before + 1
+
+
+async def test_a_store_is_closed_although_no_thread_can_be_started_for_it(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    options = EngineOptions(background=False)
+    async with open_engine(str(store), options) as engine:
+        await shop(engine)
+        monkeypatch.setattr(leaving, "run_apart", refused)
+    monkeypatch.undo()
+    async with open_engine(str(store), options):  # else it is locked
+        pass
+
+
+async def test_groups_run_in_one_thread_which_ends_with_them() -> None:
+    thread = StorageThread()
+    served = {await thread.run(threading.get_ident) for _ in range(3)}
+    assert len(served) == 1
+    thread.close()
+    assert not served & {each.ident for each in threading.enumerate()}
+
+
+async def test_a_step_that_is_dialled_after_it_was_given_up_is_ended_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    step, ended = leaving._Step(), trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(step.watch)
+        await settled()
+        nursery.cancel_scope.cancel()
+    assert autojump_clock.current_time() >= limits.LEAVE_SECONDS
+    step.dialled(ended.set)
+    assert ended.is_set()
 
 
 async def test_a_function_whose_caller_left_while_its_transaction_could_not_begin_never_runs(

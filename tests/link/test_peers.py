@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from mqlite_actor.contract import limits
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.link import peers
 from mqlite_actor.link.client import connect
@@ -80,6 +81,20 @@ async def test_whoever_connects_through_a_widened_mode_hears_nothing(
             words = [sys.executable, "-Ic", CONNECTS, path, str(user)]
             told = await trio.run_process(words, capture_stdout=True)
     assert int(told.stdout) == greeting
+
+
+@only_root
+async def test_whoever_is_sent_away_takes_nobodys_place(
+    engine: Engine, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LINKS_MAX", 1)
+    with bounded():
+        async with served_links(engine, path):
+            await trio.Path(path).chmod(0o666)
+            words = [sys.executable, "-Ic", CONNECTS, path]
+            for user, greeting in ((NOBODY, 0), (NOBODY, 0), (peers.ROOT, 1)):
+                told = await trio.run_process([*words, str(user)], capture_stdout=True)
+                assert int(told.stdout) == greeting
 
 
 @only_root
