@@ -244,7 +244,11 @@ async def test_after_a_commit_that_nobody_knows_of_the_next_one_opens_the_file_a
 
 
 @pytest.mark.promise("E158")
-@pytest.mark.parametrize("error", [PermissionError(13, "no"), apsw.NoMemError()], ids=repr)
+@pytest.mark.parametrize(
+    "error",
+    [PermissionError(13, "no"), apsw.NoMemError(), StorageFailed("its log is gone")],
+    ids=repr,
+)
 async def test_whatever_fails_behind_the_commit_leaves_a_doubt(
     q: Embedded, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +263,19 @@ async def test_whatever_fails_behind_the_commit_leaves_a_doubt(
             await q.run_tx(lambda tx: (tx.execute(ORDER, (1, "tea")), tx.send_one("q", b"one")))
     assert len(await orders(q)) == 1
     assert await bodies(q.engine, "q") == [b"one"]
+
+
+@pytest.mark.promise("E158")
+async def test_a_commit_that_finds_the_disk_full_is_told_as_not_done(
+    q: Embedded, vfs: FaultVfs
+) -> None:
+    connection = local(q.engine).connection
+    vfs.arm(Fault("write", 1, apsw.FullError))
+    with pytest.raises(StorageFull):
+        await q.run_tx(lambda tx: tx.send_one("q", b"one"))
+    vfs.disarm()
+    assert await bodies(q.engine, "q") == []
+    assert local(q.engine).connection is connection, "nothing is in doubt"
 
 
 @pytest.mark.promise("E158")
