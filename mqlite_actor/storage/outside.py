@@ -10,6 +10,8 @@ left can be looked at too: SQLite then reads the log by an index in its own memo
 from __future__ import annotations
 
 import os
+import threading
+from contextlib import suppress
 from typing import Final, TypeVar
 
 import apsw
@@ -29,6 +31,13 @@ from mqlite_actor.storage.guard import FileGuard, FileReplaced
 from mqlite_actor.storage.reading import Look, Reader, Step
 
 T = TypeVar("T")
+
+TRIES: Final = 5
+"""Of a look that finds the index of the log half written. It may not write there, nor wait for the
+writer, so SQLite says that the log has to be recovered, though its owner was just amid it."""
+
+PAUSE_SECONDS: Final = 0.005
+"""Between two of them: the end of a commit is far shorter."""
 
 _MEND: Final = "start its broker or program, or open it with open_embedded"
 
@@ -97,6 +106,13 @@ class OutsideFile:
         return files.disk_free(self.path)
 
     def _on_connection(self, step: Step[T], look: Look) -> T:
+        for _ in range(TRIES - 1):
+            with suppress(apsw.ReadOnlyError):
+                return self._once(step, look)
+            threading.Event().wait(PAUSE_SECONDS)
+        return self._once(step, look)
+
+    def _once(self, step: Step[T], look: Look) -> T:
         connection = connect_outsider(self.path)
         try:
 

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import apsw
 import pytest
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import wire
-from mqlite_actor.contract.errors import InvalidArgument, Unsupported
+from mqlite_actor.contract.errors import InvalidArgument, OpenError, Unsupported
 from mqlite_actor.contract.observe import ObserveRequest
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.engine.outside import Outside
+from mqlite_actor.storage.connection import connect_outsider
+from mqlite_actor.storage.outside import TRIES
 from tests.engine.gate import create
 
 TOOK_MS = 5000
@@ -72,3 +75,25 @@ async def test_it_answers_looks_and_nothing_else(outside: Outside) -> None:
 async def test_a_request_that_is_no_request_is_refused_by_name(outside: Outside) -> None:
     with pytest.raises(InvalidArgument, match="queue"):
         outside.call(wire.StatsRequest(queue=5))  # type: ignore[arg-type]  # as programs do
+
+
+@pytest.mark.parametrize("failures", [1, TRIES - 1, TRIES])
+async def test_an_index_that_is_just_being_written_is_read_once_more(
+    outside: Outside, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    """SQLite calls it a log to be recovered: the writer was amid it, and is gone a moment later."""
+    left = failures
+
+    def connect_later(path: str) -> apsw.Connection:
+        nonlocal left
+        if left:
+            left -= 1
+            raise apsw.ReadOnlyError("attempt to write a readonly database")
+        return connect_outsider(path)
+
+    monkeypatch.setattr("mqlite_actor.storage.outside.connect_outsider", connect_later)
+    if failures < TRIES:
+        assert outside.call(wire.StatsRequest("q")).total == 0
+    else:
+        with pytest.raises(OpenError, match="has to be recovered"):
+            outside.call(wire.StatsRequest("q"))
