@@ -8,9 +8,10 @@ full, I/O error), after which each further statement would commit alone. So the 
 and its commands run again, each in a transaction of its own, settles first because they free space;
 each then succeeds or fails for itself. Where the file itself is at fault (I/O error, damage)
 nothing is repeated: all are told so. Sends are refused before the disk is full, so that settles
-and purges, which free space, still find some. A COMMIT that fails without saying why may still be
-found done after a restart: its commands get OutcomeUnknown and are never run again. After either
-the file is opened anew before anything else runs on it.
+and purges, which free space, still find some; what the log takes of that is given back by cutting
+it, before a group, and after one that met a full disk, which then runs once more. A COMMIT that
+fails without saying why may still be found done after a restart: its commands get OutcomeUnknown
+and are never run again. After either the file is opened anew before anything else runs on it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from mqlite_actor.engine.commands import ALONE, JudgedSend, Table
 from mqlite_actor.engine.outcomes import Broken, Done, GroupResult, NotBegun, Unknown, copy
 from mqlite_actor.logs import logger
 from mqlite_actor.storage.database import Transaction
-from mqlite_actor.storage.failures import is_busy, mapped
+from mqlite_actor.storage.failures import is_busy, is_full, mapped
 from mqlite_actor.storage.store import Store
 
 _log = logger("mqlite.engine")
@@ -56,7 +57,8 @@ SENDS: Final = (wire.SendRequest, wire.ScheduleRequest, ext.SendResultRequest, J
 def run_at_once(
     store: Store, table: Table, requests: Sequence[Any], clock: Clock
 ) -> GroupResult | None:
-    """As `run_group`, but None, with nothing done, where that would wait for a foreign lock."""
+    """As `run_group`, but None, with nothing done, where that would wait: for a foreign lock,
+    or until the log is cut on a disk that is nearly full."""
     return _run(store, table, requests, clock, is_patient=False)
 
 
@@ -77,7 +79,14 @@ def _run(
     if type(requests[0]) in ALONE:
         _alone(store, requests[0], result)
         return result
+    if store.wants_cut:
+        if not is_patient:
+            return None
+        cut_log(store)
+        if not _is_sound(store, result, everything):
+            return result
     left = _with_room(store, requests, result)
+    may_cut = True
     together = waves.together if store.backend.is_remote else _together
     while left:
         try:
@@ -91,6 +100,12 @@ def _run(
             done = stuck.indexes
             _fail(store, result, done, stuck.cause)
         except Broken as broken:
+            if may_cut and store.log_pages and is_full(broken.cause):
+                if not is_patient:
+                    return None
+                may_cut = False
+                if cut_log(store):
+                    continue
             done = broken.indexes
             stops = StorageFailed | Unavailable if store.backend.is_remote else StorageFailed
             if len(done) == 1 or isinstance(mapped(broken.cause), stops):
@@ -100,6 +115,19 @@ def _run(
         is_done = set(done)
         left = [index for index in left if index not in is_done]
     return result
+
+
+def cut_log(store: Store) -> bool:
+    """Give the room of the log back to a disk that is (nearly) full; whether that gave any. Between
+    transactions. Never raises: what a failure means for the file is left to the next use of it."""
+    if not store.healthy or not store.log_pages or store.leaves_log:
+        return False
+    try:
+        return store.truncate_log()
+    except Exception as error:  # noqa: BLE001  # it was a try; the keeper goes on trying, and logs
+        if isinstance(mapped(error), StorageFailed):
+            store.doubt()
+        return False
 
 
 def _with_room(store: Store, requests: Sequence[Any], result: GroupResult) -> Sequence[int]:

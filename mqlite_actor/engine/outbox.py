@@ -36,7 +36,7 @@ from mqlite_actor.contract.errors import (
 from mqlite_actor.engine import admission
 from mqlite_actor.engine.commands import JudgedSend
 from mqlite_actor.engine.filtering import Inquiry
-from mqlite_actor.engine.group import SENDS, nearly_full
+from mqlite_actor.engine.group import SENDS, cut_log, nearly_full
 from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.outcomes import Answer, Done, GroupResult
 from mqlite_actor.logs import logger
@@ -92,6 +92,8 @@ class UserTransaction:
         self.is_over = self.is_committed = False
         self.result = GroupResult(0)
         try:
+            if store.wants_cut:
+                cut_log(store)
             if not store.healthy:
                 _open_anew(store)
             self._tx = store.begin()
@@ -162,6 +164,9 @@ class UserTransaction:
         except Exception:  # noqa: BLE001  # whatever it was: the connection is of no use any more
             _log.exception("rollback failed; the database will be opened again")
             self._store.doubt()
+            return
+        if isinstance(failure or self._failure, StorageFull):
+            cut_log(self._store)  # for the next one: this cannot be run again from here
 
     def _note(self, operation: str, error: MqliteError | None, began: float) -> None:
         self.result.timings.append((operation, error, perf_counter() - began, 1))

@@ -54,6 +54,11 @@ def is_busy(error: BaseException | None) -> bool:
     return isinstance(error, apsw.BusyError)
 
 
+def is_full(error: BaseException | None) -> bool:
+    """Whether SQLite met a full disk, where a store or a verb did not refuse by itself."""
+    return isinstance(error, apsw.FullError)
+
+
 def is_constraint(error: Exception) -> bool:
     """Whether a commit failed for a deferred constraint: the caller's rows, as ours have none."""
     return isinstance(error, apsw.ConstraintError)

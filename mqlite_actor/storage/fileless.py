@@ -18,18 +18,19 @@ from mqlite_actor.storage.store import REMOTE, Backend
 class Fileless:
     """A store without file, log, readers or pages."""
 
-    __slots__ = ("is_short", "leaves_log", "log_pages")
+    __slots__ = ("leaves_log", "log_pages")
 
     is_memory = False
     has_file = False
     may_flush = True
+    is_short = False
     asks_disk = False
+    wants_cut = False
     copy_source = ""
     upkeep_refusal = "a remote database is compacted and backed up by its provider, not from here"
 
     def __init__(self) -> None:
         self.log_pages = 0
-        self.is_short = False
         self.leaves_log = False
 
     @property

@@ -30,6 +30,7 @@ from mqlite_actor.storage.connection import (
 from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
 from mqlite_actor.storage.guard import FileGuard
 from mqlite_actor.storage.reading import Look, NoReader, Reader, Readers, Step
+from mqlite_actor.storage.room import Room
 from mqlite_actor.storage.store import FILE, MEMORY, Backend
 from mqlite_actor.storage.user_sql import UserSql
 
@@ -42,14 +43,14 @@ class SqliteStore:
     """An open local store. Made by `open_store`; `close` releases the file.
 
     `healthy` is False after a failure that leaves the file's state in doubt; `reopen` mends it or
-    raises. `log_pages` is how long the log was after the last commit. `is_short` says that the disk
-    had no room for sends when it was asked last.
+    raises. `log_pages` is how long the log was after the last commit. `room` knows what is left on
+    the disk.
     """
 
     __slots__ = (
-        "_beside", "_checkpointer", "_guard", "_is_near", "_is_patient", "_lock", "_looked_at",
-        "_page_bytes", "_readers", "_synchronous", "_version", "complaint", "connection", "healthy",
-        "is_short", "leaves_log", "ledger", "log_pages", "path", "user_sql",
+        "_beside", "_checkpointer", "_guard", "_is_patient", "_lock", "_readers", "_synchronous",
+        "_version", "complaint", "connection", "healthy", "leaves_log", "ledger", "log_pages",
+        "path", "room", "user_sql",
     )  # fmt: skip
 
     def __init__(self, path: str, synchronous: int, lock: files.FileLock | None) -> None:
@@ -59,9 +60,6 @@ class SqliteStore:
         self.leaves_log = False  # to another program, which alone moves the log into the file
         self.complaint = ""  # the failure that was logged last and still lasts
         self.log_pages = 0
-        self.is_short = False
-        self._is_near = False  # to being short: the next group may be one too many
-        self._looked_at = -limits.ROOM_PAGES  # length of the log when the disk was asked last
         self._synchronous = synchronous
         self._lock = lock
         self._beside = threading.Lock()  # whoever holds it has the checkpointer
@@ -72,7 +70,7 @@ class SqliteStore:
         self._version = 0  # of the file, as it was after the last COMMIT here
         self.connection = self._connect()
         self.user_sql = UserSql(self.connection)
-        self._page_bytes: int = self.connection.pragma("page_size")
+        self.room = Room(path, self.connection.pragma("page_size"))
 
     @property
     def backend(self) -> Backend:
@@ -218,28 +216,23 @@ class SqliteStore:
         self.healthy = True
 
     @property
+    def is_short(self) -> bool:
+        """Whether the disk had no room for sends when it was asked last."""
+        return self.room.is_short
+
+    @property
     def asks_disk(self) -> bool:
-        """Whether `has_room` has to look: little was left, or the log has grown since."""
-        is_grown = abs(self.log_pages - self._looked_at) >= limits.ROOM_PAGES
-        return (self._is_near or is_grown) and not self.is_memory
+        """Whether `has_room` has to look."""
+        return self.room.asks_disk(self.log_pages)
 
     def has_room(self, weigh: Callable[[], int]) -> bool:
-        """Whether sends may be stored: what is free must hold them twice (log and file), all that
-        the log may still have to move into the file, and the reserve. Sets `is_short`.
+        """Whether sends of `weigh()` bytes may be stored; asked of the disk only now and then."""
+        return self.room.has_room(self.log_pages, weigh)
 
-        The disk is asked when the log has grown by ROOM_PAGES, and each time while little is left;
-        only then `weigh` is (the bytes of the sends).
-        """
-        if not self.asks_disk:
-            return True
-        self._looked_at = self.log_pages
-        free = files.disk_free(self.path)
-        if free is None:
-            return True  # the folder is gone, or worse: the write itself will say so
-        left = free - self.log_pages * self._page_bytes - limits.RESERVE_BYTES
-        self._is_near = left < 2 * limits.GROUP_BYTES_MAX
-        self.is_short = self._is_near and left < 2 * weigh()
-        return not self.is_short
+    @property
+    def wants_cut(self) -> bool:
+        """Whether the log takes of the room that is kept for settlements."""
+        return self.room.wants_cut(self.log_pages)
 
     def check_files(self) -> None:
         """FileReplaced if the files under the connection are not those that it opened, or another
@@ -278,9 +271,11 @@ class SqliteStore:
         except apsw.BusyError:
             return False
         finally:
+            self.room.cut(self.log_pages)
             self.connection.set_busy_timeout(limits.BUSY_MS)
             self._is_patient = True
         self.log_pages = 0
+        self.room.cut(0)
         return True
 
     def reclaim(self, pages: int) -> int:

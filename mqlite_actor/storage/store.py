@@ -58,7 +58,6 @@ class Store(Protocol):
     healthy: bool
     complaint: str
     log_pages: int
-    is_short: bool
     leaves_log: bool
 
     @property
@@ -99,7 +98,15 @@ class Store(Protocol):
     def changes(self) -> int: ...
 
     @property
+    def is_short(self) -> bool: ...
+
+    @property
     def asks_disk(self) -> bool: ...
+
+    @property
+    def wants_cut(self) -> bool:
+        """Whether the log should be cut before anything else is written to it."""
+        ...
 
     @property
     def user_sql(self) -> UserStatements: ...

@@ -179,7 +179,7 @@ def test_a_complaint_stays_until_something_is_written(
         tx.write([("UPDATE queues SET updated_at = 7", ())])
         raise InvalidArgument("too late")
 
-    full = [apsw.FullError()] * 2
+    full = [apsw.FullError()] * 3  # one of them is tried again, since the log gave room
     writer.table[Custom] = failing(*full, apsw.BusyError(), *full)
     look = wire.StatsRequest(queue="q")
     said: list[str] = []
@@ -206,7 +206,7 @@ def test_a_complaint_stays_until_something_is_written(
 
 def test_on_a_full_disk_a_group_still_settles_and_no_send_is_tried_again(writer: Writer) -> None:
     writer.send("q", b"held")
-    writer.table[Custom] = failing(*[apsw.FullError()] * 2)
+    writer.table[Custom] = failing(*[apsw.FullError()] * 3)
     result = run(writer, sending("q", b"a"), Custom(), *[sending("q", b"b")] * 2)
     assert kinds(result) == [wire.SendResponse, *[StorageFull] * 3]
     assert writer.bodies("q") == [b"held", b"a"]

@@ -18,6 +18,7 @@ from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.keeper import Keeper
 from mqlite_actor.engine.opening import open_engine, run_engine
 from mqlite_actor.storage.database import Transaction
+from mqlite_actor.storage.sqlite import SqliteStore
 from tests.engine.gate import Stuck, bodies, bounded, create, rest, sending, settled, teach, until
 from tests.storage.fault_vfs import Fault, faulty
 from tests.storage.foreign import start_holder, stop
@@ -122,7 +123,8 @@ async def test_the_log_is_moved_each_time_that_it_is_so_much_longer_and_cut_at_i
     await is_seen(DUE - 1, checkpoints=3, truncations=1)
     await is_seen(DUE, checkpoints=4, truncations=1)
 
-    local.is_short = True
+    assert isinstance(local, SqliteStore)
+    local.room.is_short = True
     await is_seen(0, checkpoints=4, truncations=1)
     await is_seen(1, checkpoints=5, truncations=2)
     assert log.stat().st_size == 0, "its room is needed at once"

@@ -24,6 +24,8 @@ from tests.storage.quota_vfs import SmallDisk, small_disk
 SIZE = 6 * limits.MIB
 BODY = bytes(20_000)
 SMALL = bytes(500)
+TOO_MUCH = [bytes(limits.MIB)] * 4
+"""For log and file together more than the whole disk."""
 
 
 @pytest.fixture
@@ -114,7 +116,7 @@ async def test_dead_letters_can_be_purged_from_a_full_disk(engine: Engine, disk:
 async def test_a_send_that_fits_is_taken_where_a_larger_one_is_refused(engine: Engine) -> None:
     await engine.call(sending("q", b"first"))
     with pytest.raises(StorageFull, match="kept for settlements"):
-        await engine.call(sending("q", *[bytes(limits.MIB)] * 4))
+        await engine.call(sending("q", *TOO_MUCH))
     await engine.call(sending("q", SMALL))
 
 
@@ -156,7 +158,7 @@ async def test_what_waits_in_one_group_is_served_without_its_sends(engine: Engin
 
     async def send() -> None:
         with pytest.raises(StorageFull) as caught:
-            await engine.call(sending("q", *[BODY] * 50))
+            await engine.call(sending("q", *TOO_MUCH))
         refused.append(caught.value)
 
     with bounded():
@@ -176,7 +178,7 @@ async def test_a_send_inside_a_transaction_is_refused_too_and_the_rest_of_it_sta
 
     def work(tx: UserTransaction) -> None:
         with pytest.raises(StorageFull):
-            tx.call(sending("q", *[BODY] * 50))
+            tx.call(sending("q", *TOO_MUCH))
         tx.call(completing("q", held))
 
     await engine.run_tx(work)

@@ -30,6 +30,8 @@ class TursoStore:
     is_memory = False
     backend = FILE
     asks_disk = False
+    wants_cut = False
+    log_pages = 0
 
     def __init__(self, path: Path) -> None:
         self.ledger = Ledger()
