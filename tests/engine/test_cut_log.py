@@ -16,9 +16,10 @@ from outcome import Error
 
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import OutcomeUnknown, StorageFailed, StorageFull
-from mqlite_actor.engine.group import run_at_once
+from mqlite_actor.engine.group import cut_log, run_at_once
 from mqlite_actor.engine.outbox import UserTransaction
-from tests.engine.gate import completing, sending
+from mqlite_actor.storage.database import Transaction
+from tests.engine.gate import Custom, completing, sending
 from tests.storage.fault_vfs import Fault, faulty
 from tests.storage.quota_vfs import SmallDisk, small_disk
 from tests.storage.writer import Writer, writing
@@ -201,3 +202,39 @@ def test_a_log_of_another_program_stays_as_it_is(writer: Writer, disk: SmallDisk
     assert isinstance(outcome.error, StorageFull)
     assert writer.store.log_pages == pages
     assert writer.ask(wire.StatsRequest(queue="q")).locked == 50
+
+
+@pytest.mark.parametrize("reason", ["it is another program's", "it cannot be cut"])
+def test_without_the_room_of_the_log_nothing_is_run_again(tmp_path: Path, reason: str) -> None:
+    tries: list[object] = []
+
+    def full(_tx: Transaction, request: object, _now_ms: int) -> object:
+        tries.append(request)
+        raise apsw.FullError
+
+    with faulty() as vfs, writing(tmp_path / "mq.db") as writer:
+        writer.create("q")
+        writer.table[Custom] = full
+        if reason == "it cannot be cut":
+            vfs.arm(Fault("truncate", 1, apsw.FullError, lasting=True))
+        else:
+            writer.store.leaves_log = True
+        (outcome,) = writer.group(Custom())
+        vfs.disarm()
+    assert isinstance(outcome, Error)
+    assert isinstance(outcome.error, StorageFull)
+    assert len(tries) == 1
+
+
+def test_a_file_whose_log_could_not_be_cut_is_opened_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with faulty() as vfs, writing(tmp_path / "mq.db") as writer:
+        writer.create("q")
+        writer.send("q", *[BODY] * 20)
+        vfs.arm(Fault("truncate", 1, apsw.IOError))
+        assert not cut_log(writer.store)
+        assert not writer.store.healthy
+        writer.send("q", SMALL)
+        assert "opened again" in caplog.text
+        assert len(writer.bodies("q")) == 21
