@@ -236,14 +236,14 @@ LOG_WAIT_MS: Final = 20
 """How long the writer, about to cut a log that is too long, waits for looks that began before: they
 are short, and those that begin meanwhile are not in the way. As long as any slice of its time."""
 
-RESERVE_BYTES: Final = 1 * MIB
-"""Room on the disk that no send may take: settlements and purges write too, and free space only
-after they did. What the log holds is kept free besides, so that it can always be moved into the
-file."""
+RESERVE_BYTES: Final = 8 * MIB
+"""Room on the disk that no send may take: settlements and purges write too, up to 256 messages a
+transaction, and free space only after they did. A quarter is theirs alone. What the log holds is
+kept free besides, so that it can always be moved into the file."""
 
 ROOM_PAGES: Final = 64
-"""Pages that the log may grow before the disk is asked again how much is free: a quarter of the
-reserve, so that groups of small sends cost no system call each."""
+"""Pages that the log may grow before the disk is asked again how much is free, and before it is cut
+where little is: so that groups of small sends cost no system call each."""
 
 CHECKPOINT_PAUSE_SECONDS: Final = 0.2
 """After a checkpoint that failed, or that a reader held up."""

@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
+from msgspec import structs
 
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits
-from mqlite_actor.contract.errors import InvalidArgument, MqliteError
+from mqlite_actor.contract.errors import InvalidArgument, MqliteError, StorageFull
 from mqlite_actor.contract.ext import (
     DeleteSubscriptionRequest,
     DeleteSubscriptionResponse,
@@ -152,7 +153,7 @@ class Chores:
         await self._submit(commands.TruncateLog())
         first = left = await self._submit(commands.CountFreePages())
         while left and first >= limits.RECLAIM_PAGES_MIN and not self.ending.is_set():
-            before, left = left, await self._submit(commands.Reclaim(limits.RECLAIM_PAGES))
+            before, left = left, await self._reclaim_some()
             if left >= before:
                 break  # the file was made without incremental vacuum
         if left != first:
@@ -167,15 +168,28 @@ class Chores:
         await self._submit(commands.TruncateLog())
         left = await self._submit(commands.CountFreePages())
         while left and not self.ending.is_set():
-            before, left = left, await self._submit(commands.Reclaim(limits.RECLAIM_PAGES))
+            before, left = left, await self._reclaim_some()
             if left >= before:
                 break
         await self._submit(commands.TruncateLog())
 
+    async def _reclaim_some(self) -> Any:  # noqa: ANN401  # how many free pages are left
+        """One step; a smaller one where a disk has no room for the log of that."""
+        pages = limits.RECLAIM_PAGES
+        while True:
+            try:
+                return await self._submit(commands.Reclaim(pages))
+            except StorageFull:
+                if pages == 1:
+                    raise
+                pages = _fewer(pages)
+                await self._submit(commands.TruncateLog())
+
     async def _run_chunk(self, command: object, done: int) -> Any:  # noqa: ANN401  # any reply
-        """One chunk; an error in a later one also says how many are done and stay so (E127)."""
+        """One chunk, or a part of it where a disk has no room for the log of all; an error in a
+        later one also says how many are done and stay so (E127)."""
         try:
-            return await self._submit(command)
+            return await with_what_fits(self._submit, command)
         except MqliteError as error:
             if not done:
                 raise
@@ -190,6 +204,23 @@ class Chores:
     async def _pause(self) -> None:
         with trio.move_on_after(PACE_SECONDS):
             await self.ending.wait()
+
+
+async def with_what_fits(submit: Submit, command: Any) -> Any:  # noqa: ANN401  # any with a limit
+    """Run a command; with a smaller limit, if it has one, where a disk has no room for the log of
+    all. StorageFull if there is none for the log of a single row."""
+    while True:
+        try:
+            return await submit(command)
+        except StorageFull:
+            limit = getattr(command, "limit", 1)
+            if limit <= 1:
+                raise
+            command = structs.replace(command, limit=_fewer(limit))
+
+
+def _fewer(number: int) -> int:
+    return max(1, number // 4)
 
 
 def _chunk(maximum: int, done: int) -> int:

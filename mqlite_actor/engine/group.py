@@ -79,12 +79,14 @@ def _run(
     if type(requests[0]) in ALONE:
         _alone(store, requests[0], result)
         return result
-    if store.wants_cut:
+    if store.room.wants_cut:
         if not is_patient:
             return None
         cut_log(store)
         if not _is_sound(store, result, everything):
             return result
+    if store.room.asks_disk:
+        store.room.look()
     left = _with_room(store, requests, result)
     may_cut = True
     together = waves.together if store.backend.is_remote else _together
@@ -100,8 +102,8 @@ def _run(
             done = stuck.indexes
             _fail(store, result, done, stuck.cause)
         except Broken as broken:
-            if may_cut and store.log_pages and is_full(broken.cause):
-                if not is_patient:
+            if may_cut and is_full(broken.cause):
+                if not is_patient and store.log_bytes():
                     return None
                 may_cut = False
                 if cut_log(store):
@@ -118,28 +120,35 @@ def _run(
 
 
 def cut_log(store: Store) -> bool:
-    """Give the room of the log back to a disk that is (nearly) full; whether that gave any. Between
-    transactions. Never raises: what a failure means for the file is left to the next use of it."""
-    if not store.healthy or not store.log_pages or store.leaves_log:
+    """Give the room of the log back to a disk that is (nearly) full, and look at the disk again;
+    whether that gave any. Between transactions.
+
+    Never raises: what a failure means for the file is left to the next use of it. A transaction
+    that was too large leaves a long log without anything in it, so its length on the disk counts.
+    """
+    store.room.forget()
+    if not store.healthy or store.leaves_log or not store.log_bytes():
         return False
     try:
-        return store.truncate_log()
+        is_cut = store.truncate_log()
+        store.room.look()
     except Exception as error:  # noqa: BLE001  # it was a try; the keeper goes on trying, and logs
         if isinstance(mapped(error), StorageFailed):
             store.doubt()
         return False
+    return is_cut
 
 
 def _with_room(store: Store, requests: Sequence[Any], result: GroupResult) -> Sequence[int]:
     """The commands that may run: all, or without the sends where the disk has no room for them."""
     everything = range(len(requests))
-    if not store.asks_disk:
+    if not store.room.is_near:
         return everything
     sends = [index for index in everything if isinstance(requests[index], SENDS)]
     if not sends:
         return everything
-    was_short = store.is_short
-    if store.has_room(lambda: sum(admission.weigh(requests[index]) for index in sends)):
+    was_short = store.room.is_short
+    if store.room.has_room(lambda: sum(admission.weigh(requests[index]) for index in sends)):
         if was_short:
             _log.warning("there is room on the disk again; sends are taken")
         return everything
@@ -172,7 +181,10 @@ def _together(
         raise NotBegun(indexes) from error
     try:
         waiting = [requests[index] for index in indexes]
+        is_near = store.room.is_near
         while waiting:
+            if is_near:
+                store.room.permit(admission.kept(waiting[0]))
             answers = _answers(store, table, tx, waiting, clock, result)
             answered += answers
             del waiting[: len(answers)]
@@ -244,20 +256,26 @@ def _one_by_one(
 ) -> None:
     settles_first = sorted(indexes, key=lambda i: not isinstance(requests[i], SETTLES))
     together = waves.together if store.backend.is_remote else _together
-    is_full = False
+    is_disk_full = False
     for place, index in enumerate(settles_first):
         if not _is_sound(store, result, settles_first[place:]):
             return  # what a failed rollback leaves in the cache must never be committed
-        if is_full and isinstance(requests[index], SENDS):
+        if is_disk_full and isinstance(requests[index], SENDS):
             result.outcomes[index] = Error(mapped_full())
             continue
         try:
-            together(store, table, requests, [index], clock, result)
+            try:
+                together(store, table, requests, [index], clock, result)
+            except Broken as broken:
+                is_send = isinstance(requests[index], SENDS)
+                if is_send or not is_full(broken.cause) or not cut_log(store):
+                    raise
+                together(store, table, requests, [index], clock, result)
         except Unknown as unknown:
             _answer_unknown(store, result, [index], unknown)
         except (NotBegun, Broken) as broken:
             error = _fail(store, result, [index], broken.cause)
-            is_full = is_full or isinstance(error, StorageFull)
+            is_disk_full = is_disk_full or isinstance(error, StorageFull)
             if isinstance(error, StorageFailed | Unavailable):
                 _fail(store, result, settles_first[place + 1 :], broken.cause)
                 return

@@ -68,7 +68,7 @@ class Keeper:
         if self._store.leaves_log:
             return
         pages = self._store.log_pages
-        if self._store.is_short and pages:
+        if self._store.room.is_short and pages:
             self._due.set()
         elif pages < limits.CHECKPOINT_PAGES:
             self._due_at = limits.CHECKPOINT_PAGES  # it began anew
@@ -112,8 +112,8 @@ class Keeper:
         # The log can begin anew only in a moment when all of it is moved, and steady writing leaves
         # none: what came in during this checkpoint is moved by the writer itself.
         # On a disk that is nearly full its room is needed at once.
-        if self._store.log_pages >= limits.LOG_PAGES_MAX or self._store.is_short:
-            if await self._submit(commands.TruncateLog(keeps_room=not self._store.is_short)):
+        if self._store.log_pages >= limits.LOG_PAGES_MAX or self._store.room.is_short:
+            if await self._submit(commands.TruncateLog(keeps_room=not self._store.room.is_short)):
                 self.truncations += 1
             else:  # a reader holds the log; it grows until it lets go
                 await trio.sleep(limits.CHECKPOINT_PAUSE_SECONDS)

@@ -92,10 +92,12 @@ class UserTransaction:
         self.is_over = self.is_committed = False
         self.result = GroupResult(0)
         try:
-            if store.wants_cut:
+            if store.room.wants_cut:
                 cut_log(store)
             if not store.healthy:
                 _open_anew(store)
+            if store.room.asks_disk:
+                store.room.look()
             self._tx = store.begin()
         except Exception as error:
             raise mapped(error) from error
@@ -106,15 +108,19 @@ class UserTransaction:
     def execute(self, sql: str, arguments: Sequence[Value] = ()) -> list[Row]:
         """Run one statement of the caller's own; its rows."""
         self._check()
-        return self._guarded(lambda: self._store.user_sql.run(sql, arguments, self._is_late))
+
+        def run() -> list[Row]:
+            self._store.room.permit(admission.WHOLE)
+            return self._store.user_sql.run(sql, arguments, self._is_late)
+
+        return self._guarded(run)
 
     def call(self, request: Any) -> Any:  # noqa: ANN401  # the table pairs the types
         """Run a verb of the queue inside this transaction."""
         self._check()
         mistakes.check(request)
-        if isinstance(request, SENDS) and not self._store.has_room(
-            lambda: admission.weigh(request)
-        ):
+        room = self._store.room
+        if isinstance(request, SENDS) and not room.has_room(lambda: admission.weigh(request)):
             raise nearly_full()
         changes, began = self._store.changes, perf_counter()
         refusal: CallerError | None = None
@@ -186,6 +192,7 @@ class UserTransaction:
         )
 
     def _run(self, request: Any) -> Any:  # noqa: ANN401  # the table pairs the types
+        self._store.room.permit(admission.kept(request))
         reply = self._table[type(request)](self._tx, request, self._now_ms)
         if not isinstance(reply, Undecided):
             return reply

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import trio
+from msgspec import structs
 
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import limits
-from mqlite_actor.contract.errors import Closed, MqliteError
+from mqlite_actor.contract.errors import Closed, MqliteError, StorageFull
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.diagnostics import Report, Trouble, detail_of, unreported
 from mqlite_actor.engine.interrupts import uninterrupted
@@ -239,11 +240,18 @@ class Sweeper:
 
     async def _slices(self, each: Pass) -> None:
         due = self._due[each.task]
+        command = each.command
         for _ in range(limits.MAINTENANCE_SLICES_MAX):
             due.at_ms = 0  # what comes in while the slice runs is noted anew
-            swept = await self._submit(each.command)
+            try:
+                swept = await self._submit(command)
+            except StorageFull:  # no room for the log of so many rows
+                if command.limit == 1:
+                    raise
+                command = structs.replace(command, limit=max(1, command.limit // 4))
+                continue
             assert isinstance(swept, Swept)
             if swept.next_due:
                 due.note(swept.next_due)
-            if swept.found < each.command.limit:
+            if swept.found < command.limit:
                 return

@@ -85,8 +85,8 @@ class Ledger:
     """
 
     __slots__ = (
-        "_page_bytes", "filters", "is_ahead", "knows_all", "last_seq", "leases", "queues",
-        "receipts_seen", "stale_fronts",
+        "_page_bytes", "filters", "is_ahead", "is_tight", "knows_all", "last_seq", "leases",
+        "queues", "receipts_seen", "stale_fronts",
     )  # fmt: skip
 
     def __init__(self, *, page_bytes: int = 0, keeps_leases: bool = False) -> None:
@@ -95,6 +95,7 @@ class Ledger:
         self.last_seq = UNREAD
         self.is_ahead = True  # of the stored counter, perhaps: rows alone tell of the last numbers
         self._page_bytes = page_bytes
+        self.is_tight = False  # the disk is: what a claim hands out is written down, if it is named
         self.knows_all = False
         self.leases: dict[int, Row] | None = {} if keeps_leases else None
         self.stale_fronts: set[int] = set()  # queues whose first messages are past their time
@@ -124,7 +125,8 @@ class Ledger:
     @property
     def page_bytes(self) -> int:
         """What the messages of one answer may weigh before the last (`rows.weight`)."""
-        return self._page_bytes or limits.PAGE_BYTES_MAX
+        most = self._page_bytes or limits.PAGE_BYTES_MAX
+        return min(most, limits.RESERVE_BYTES // 16) if self.is_tight else most
 
     @property
     def is_distant(self) -> bool:

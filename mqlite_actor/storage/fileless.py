@@ -8,29 +8,27 @@ is asked all the same has a true and harmless answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from mqlite_actor.storage.reading import Readers
+from mqlite_actor.storage.room import AnyRoom, Boundless
 from mqlite_actor.storage.store import REMOTE, Backend
 
 
 class Fileless:
     """A store without file, log, readers or pages."""
 
-    __slots__ = ("leaves_log", "log_pages")
+    __slots__ = ("leaves_log", "log_pages", "room")
 
     is_memory = False
     has_file = False
     may_flush = True
-    is_short = False
-    asks_disk = False
-    wants_cut = False
     copy_source = ""
     upkeep_refusal = "a remote database is compacted and backed up by its provider, not from here"
 
     def __init__(self) -> None:
         self.log_pages = 0
+        self.room: AnyRoom = Boundless()
         self.leaves_log = False
 
     @property
@@ -46,10 +44,6 @@ class Fileless:
     def look(self, step: Any, look: Any, *, busy_ms: int = 0) -> Any:  # noqa: ANN401  # never asked
         """There are no readers."""
         raise AssertionError("a store without readers is not asked to look")
-
-    def has_room(self, weigh: Callable[[], int]) -> bool:
-        """Nobody can tell from here."""
-        return True
 
     def check_files(self) -> None:
         """There are none."""

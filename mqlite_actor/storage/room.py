@@ -1,56 +1,165 @@
-"""The room on the disk of a local store: enough for sends, or kept for what frees some.
+"""The room on the disk of a local store: what sends may take of it, and what is kept for others.
 
-Asked by the store before sends and between groups. The disk is asked seldom, for that is a system
-call: each time the log has grown by ROOM_PAGES, and before every group while little is left.
+Asked by the engine before groups. Three things are held: what is committed can always be moved from
+the log into the file; sends are refused while there is still room for what works a queue off; and
+of that room nothing may take the last part but what frees some. The second is judged before a send
+runs (`has_room`), the first and third by SQLite, which is told how many pages the file may have
+(`permit`) and refuses whatever would need more, fan-out, receipts and a program's own rows alike.
+The disk is asked seldom, for that is a system call: each time the log has grown by ROOM_PAGES, and
+before every group while little is left.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import Final
+from contextlib import suppress
+from typing import Final, Protocol
+
+import apsw
 
 from mqlite_actor.contract import limits
 from mqlite_actor.storage import files
+from mqlite_actor.storage.database import Ledger
+
+PAGES_MAX: Final = 0xFFFF_FFFE
+"""SQLite's own bound, https://sqlite.org/limits.html#max_page_count"""
+
+SLACK_BYTES: Final = limits.RESERVE_BYTES // 8
+"""What the log may take of the reserve for a moment. As much has to become free before sends that
+were refused are taken again, or they would be refused and taken in turn."""
+
+UNASKED: Final = -limits.ROOM_PAGES
+"""As if the disk had been asked when the log was so much shorter."""
+
+
+class Owner(Protocol):
+    """What a store is to its room."""
+
+    path: str
+    log_pages: int
+    connection: apsw.Connection
+    ledger: Ledger
 
 
 class Room:
-    """What is left beside one file. `is_short`: it had none for sends when the disk was asked
-    last."""
+    """What is left beside one file. `is_near`: there is so little left that each group is watched.
+    `is_short`: a send was refused when the disk was asked last."""
 
-    __slots__ = ("_cut_at", "_is_near", "_looked_at", "_page_bytes", "_path", "is_short")
+    __slots__ = (
+        "_cut_at", "_left", "_looked_at", "_page_bytes", "_pages", "_pages_max", "_store",
+        "_unused_bytes", "is_near", "is_short",
+    )  # fmt: skip
 
-    def __init__(self, path: str, page_bytes: int) -> None:
-        self._path: Final = path
+    def __init__(self, store: Owner, page_bytes: int) -> None:
+        self._store: Final = store
         self._page_bytes: Final = page_bytes
-        self.is_short = False
-        self._is_near = False  # to being short: the next group may be one too many
-        self._looked_at = -limits.ROOM_PAGES  # length of the log when the disk was asked last
-        self._cut_at = 0  # its length after it was cut, or should have been
+        self._left = 0  # bytes, when the log has been moved into the file
+        self._unused_bytes = 0  # of the file itself: pages that hold nothing
+        self._pages = 0  # of the file, with what the log has of it
+        self._cut_at = 0  # length of the log after it was cut, or should have been
+        self.is_near = self.is_short = False
+        self.forget()
 
-    def asks_disk(self, log_pages: int) -> bool:
-        """Whether `has_room` has to look: little was left, or the log has grown since."""
-        is_grown = abs(log_pages - self._looked_at) >= limits.ROOM_PAGES
-        return (self._is_near or is_grown) and self._path != files.MEMORY
+    def forget(self) -> None:
+        """The connection is a new one, or somebody else has made or taken room."""
+        self._looked_at = UNASKED
+        self._pages_max = 0
 
-    def has_room(self, log_pages: int, weigh: Callable[[], int]) -> bool:
-        """Whether sends of `weigh()` bytes fit: what is free must hold them twice (log and file),
-        all that the log may still have to move into the file, and the reserve."""
-        if not self.asks_disk(log_pages):
-            return True
-        self._looked_at = log_pages
-        free = files.disk_free(self._path)
+    @property
+    def asks_disk(self) -> bool:
+        """Whether `look` is due."""
+        is_grown = abs(self._store.log_pages - self._looked_at) >= limits.ROOM_PAGES
+        return (self.is_near or is_grown) and self._store.path != files.MEMORY
+
+    def look(self) -> None:
+        """Ask the disk and the file, and permit what leaves the reserve whole. Between
+        transactions.
+
+        Where that cannot be known now (the folder is gone, or a lock is in the way) all stays as it
+        was: what is wrong is said by the write itself.
+        """
+        store = self._store
+        free = files.disk_free(store.path)
+        try:
+            pages: int = store.connection.pragma("page_count")
+            unused: int = store.connection.pragma("freelist_count")
+            size = os.stat(store.path).st_size
+        except (apsw.Error, OSError):
+            return
+        self._looked_at = store.log_pages
         if free is None:
-            return True  # the folder is gone, or worse: the write itself will say so
-        left = free - log_pages * self._page_bytes - limits.RESERVE_BYTES
-        self._is_near = left < 2 * limits.GROUP_BYTES_MAX
-        self.is_short = self._is_near and left < 2 * weigh()
+            return
+        self._pages = pages
+        self._unused_bytes = unused * self._page_bytes
+        self._left = free - max(0, pages * self._page_bytes - size)
+        self.is_near = self._left - limits.RESERVE_BYTES < 2 * limits.GROUP_BYTES_MAX
+        self.is_short = self.is_short and self.is_near
+        store.ledger.is_tight = self.is_near
+        with suppress(apsw.Error):  # as above
+            self._permit(1.0)
+
+    def has_room(self, weigh: Callable[[], int]) -> bool:
+        """Whether sends of `weigh()` bytes fit beside the reserve. Sets `is_short`.
+
+        What finds pages in the file that hold nothing needs only the log, which is cut again: a
+        queue that was worked off takes messages at once, however large its file has become.
+        """
+        if self.is_near:
+            weight = weigh()
+            growth = max(0, weight - self._unused_bytes)
+            if growth or weight > SLACK_BYTES:
+                need = weight + growth + (SLACK_BYTES if self.is_short else 0)
+            else:
+                need = -SLACK_BYTES
+            self.is_short = self._left - limits.RESERVE_BYTES < need
         return not self.is_short
 
-    def wants_cut(self, log_pages: int) -> bool:
-        """Whether the log takes of the reserve what settlements need: sends are refused, and it has
-        grown by ROOM_PAGES since it was cut, or since a reader kept that from being done."""
-        return self.is_short and abs(log_pages - self._cut_at) >= limits.ROOM_PAGES
+    def permit(self, kept: float) -> None:
+        """Let the file grow until that part of the reserve is left, from now on; also amid a
+        transaction. While there is plenty, the whole reserve is left by all."""
+        if self.is_near:
+            self._permit(kept)
 
-    def cut(self, log_pages: int) -> None:
-        """The log was cut, or could not be, and is so long now."""
-        self._cut_at = log_pages
+    def _permit(self, kept: float) -> None:
+        # Each new page is written to the log first and to the file later, so it counts twice.
+        growth = max(0, self._left - int(kept * limits.RESERVE_BYTES)) // (2 * self._page_bytes)
+        pages_max = min(self._pages + growth, PAGES_MAX)
+        if pages_max != self._pages_max:
+            self._store.connection.pragma("max_page_count", pages_max)
+            self._pages_max = pages_max
+
+    @property
+    def wants_cut(self) -> bool:
+        """Whether the log takes of the room that is kept: little is left, and it has grown by
+        ROOM_PAGES since it was cut, or since a reader kept that from being done."""
+        return self.is_near and abs(self._store.log_pages - self._cut_at) >= limits.ROOM_PAGES
+
+    def cut(self) -> None:
+        """The log was cut, or could not be."""
+        self._cut_at = self._store.log_pages
+
+
+class Boundless:
+    """The room of a store that knows of no disk."""
+
+    is_near = is_short = asks_disk = wants_cut = False
+
+    def look(self) -> None:
+        """There is nothing to look at."""
+
+    def has_room(self, weigh: Callable[[], int]) -> bool:  # noqa: ARG002  # as the other's
+        """Nobody can tell from here."""
+        return True
+
+    def permit(self, kept: float) -> None:
+        """Nothing is kept."""
+
+    def cut(self) -> None:
+        """There is no log."""
+
+    def forget(self) -> None:
+        """Nothing was known."""
+
+
+AnyRoom = Room | Boundless

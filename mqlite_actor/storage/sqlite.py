@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import apsw
@@ -30,7 +30,7 @@ from mqlite_actor.storage.connection import (
 from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
 from mqlite_actor.storage.guard import FileGuard
 from mqlite_actor.storage.reading import Look, NoReader, Reader, Readers, Step
-from mqlite_actor.storage.room import Room
+from mqlite_actor.storage.room import AnyRoom, Room
 from mqlite_actor.storage.store import FILE, MEMORY, Backend
 from mqlite_actor.storage.user_sql import UserSql
 
@@ -70,7 +70,7 @@ class SqliteStore:
         self._version = 0  # of the file, as it was after the last COMMIT here
         self.connection = self._connect()
         self.user_sql = UserSql(self.connection)
-        self.room = Room(path, self.connection.pragma("page_size"))
+        self.room: AnyRoom = Room(self, self.connection.pragma("page_size"))
 
     @property
     def backend(self) -> Backend:
@@ -210,29 +210,11 @@ class SqliteStore:
                 raise OpenError(f"{self.path} holds no queue any more; it was emptied meanwhile")
             self.connection = self._connect()
             self.user_sql = UserSql(self.connection)
+            self.room.forget()
         except (apsw.Error, OSError) as error:
             raise OpenError(f"{self.path} cannot be opened again: {error}") from error
         self._readers.admit()
         self.healthy = True
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the disk had no room for sends when it was asked last."""
-        return self.room.is_short
-
-    @property
-    def asks_disk(self) -> bool:
-        """Whether `has_room` has to look."""
-        return self.room.asks_disk(self.log_pages)
-
-    def has_room(self, weigh: Callable[[], int]) -> bool:
-        """Whether sends of `weigh()` bytes may be stored; asked of the disk only now and then."""
-        return self.room.has_room(self.log_pages, weigh)
-
-    @property
-    def wants_cut(self) -> bool:
-        """Whether the log takes of the room that is kept for settlements."""
-        return self.room.wants_cut(self.log_pages)
 
     def check_files(self) -> None:
         """FileReplaced if the files under the connection are not those that it opened, or another
@@ -271,11 +253,11 @@ class SqliteStore:
         except apsw.BusyError:
             return False
         finally:
-            self.room.cut(self.log_pages)
+            self.room.cut()
             self.connection.set_busy_timeout(limits.BUSY_MS)
             self._is_patient = True
         self.log_pages = 0
-        self.room.cut(0)
+        self.room.cut()
         return True
 
     def reclaim(self, pages: int) -> int:

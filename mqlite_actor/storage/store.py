@@ -16,6 +16,7 @@ from mqlite_actor.contract import limits
 from mqlite_actor.storage.database import Ledger, Row, Statement, Transaction, Value
 from mqlite_actor.storage.patience import Patience
 from mqlite_actor.storage.reading import Look, Readers, Step
+from mqlite_actor.storage.room import AnyRoom
 
 T = TypeVar("T")
 
@@ -58,6 +59,7 @@ class Store(Protocol):
     healthy: bool
     complaint: str
     log_pages: int
+    room: AnyRoom
     leaves_log: bool
 
     @property
@@ -98,17 +100,6 @@ class Store(Protocol):
     def changes(self) -> int: ...
 
     @property
-    def is_short(self) -> bool: ...
-
-    @property
-    def asks_disk(self) -> bool: ...
-
-    @property
-    def wants_cut(self) -> bool:
-        """Whether the log should be cut before anything else is written to it."""
-        ...
-
-    @property
     def user_sql(self) -> UserStatements: ...
 
     @property
@@ -129,8 +120,6 @@ class Store(Protocol):
     def reopen(self) -> None: ...
 
     def look(self, step: Step[T], look: Look, *, busy_ms: int = limits.READ_BUSY_MS) -> T: ...
-
-    def has_room(self, weigh: Callable[[], int]) -> bool: ...
 
     def check_files(self) -> None: ...
 

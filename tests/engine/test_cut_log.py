@@ -24,7 +24,10 @@ from tests.storage.fault_vfs import Fault, faulty
 from tests.storage.quota_vfs import SmallDisk, small_disk
 from tests.storage.writer import Writer, writing
 
-SIZE = 6 * limits.MIB
+SIZE = limits.RESERVE_BYTES + 5 * limits.MIB
+AMPLE = 100 * limits.MIB
+"""So much more that nobody watches each group."""
+
 BODY = bytes(20_000)
 SMALL = bytes(500)
 
@@ -87,6 +90,7 @@ def test_a_full_queue_is_worked_off_one_by_one_without_a_checkpoint_beside(
 def test_a_settlement_that_meets_a_full_disk_finds_room_in_the_log(
     writer: Writer, disk: SmallDisk
 ) -> None:
+    disk.grow(AMPLE)
     messages = held(writer, 50)
     take_all(disk)
     for message in messages:
@@ -107,6 +111,7 @@ def test_a_send_may_take_what_the_log_gives_back_and_is_refused_when_that_is_use
 def test_a_group_at_once_leaves_the_cut_to_the_storage_thread(
     writer: Writer, disk: SmallDisk
 ) -> None:
+    disk.grow(AMPLE)
     message, other = held(writer, 2)
     take_all(disk)
     pages = writer.store.log_pages
@@ -115,9 +120,11 @@ def test_a_group_at_once_leaves_the_cut_to_the_storage_thread(
     assert writer.store.log_pages == pages, "nothing was cut"
     writer.ask(request)
 
-    disk.grow(SIZE)
-    fill(writer, BODY)
-    assert writer.store.wants_cut
+    disk.grow(SIZE - disk.size)
+    for _ in range(limits.ROOM_PAGES):
+        if not writer.store.room.wants_cut:
+            writer.send("q", SMALL)
+    assert writer.store.room.wants_cut
     pages = writer.store.log_pages
     request = completing("q", other)
     assert run_at_once(writer.store, writer.table, [request], writer.clock) is None
@@ -138,7 +145,7 @@ def test_a_reader_that_holds_the_log_is_asked_only_when_it_has_grown(
         tries = []
         for message in messages:
             writer.ask(completing("q", message))
-            tries.append(writer.store.wants_cut)
+            tries.append(writer.store.room.wants_cut)
         assert sum(tries) <= writer.store.log_pages / limits.ROOM_PAGES
         assert writer.store.log_pages > limits.ROOM_PAGES, "it could not be cut"
         reader.execute("COMMIT")
@@ -158,6 +165,7 @@ def test_a_transaction_of_a_program_finds_the_log_cut(writer: Writer, disk: Smal
 def test_a_transaction_that_meets_a_full_disk_is_refused_and_the_next_finds_room(
     writer: Writer, disk: SmallDisk
 ) -> None:
+    disk.grow(AMPLE)
     (message,) = held(writer, 1)
     take_all(disk)
 
@@ -182,8 +190,8 @@ def test_a_cut_that_fails_is_no_end_of_the_group(tmp_path: Path, error: type[aps
         writer.send("q", *[BODY] * 20)
         (message,) = writer.take("q")
         vfs.arm(Fault("truncate", 1, error))
-        writer.store.room.is_short = True
-        assert writer.store.wants_cut
+        writer.store.room.is_near = True
+        assert writer.store.room.wants_cut
         (outcome,) = writer.group(completing("q", message))
         assert vfs.fired
         if isinstance(outcome, Error):

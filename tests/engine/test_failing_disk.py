@@ -37,13 +37,15 @@ from tests.engine.gate import (
     settled,
     take,
     taking,
+    teach,
 )
 from tests.engine.local import local
 from tests.storage.fault_vfs import Fault, FaultVfs, faulty
 from tests.storage.foreign import start_holder, stop
+from tests.storage.quota_vfs import small_disk
 from tests.storage.writer import snapshot
 
-BODY = bytes(200_000)
+MUCH = [bytes(limits.MIB)]
 
 
 @pytest.fixture
@@ -85,47 +87,42 @@ def kinds(answers: list[object]) -> list[type]:
 # -- full ------------------------------------------------------------------------------------------
 
 
-async def fill(engine: Engine) -> wire.Message:
-    """Allow the file not one page more; a message in hand."""
-    await engine.call(sending("q", b"held"))
-    held = (await take(engine, "q"))[0]
-    connection = local(engine).connection
-    connection.pragma("max_page_count", connection.pragma("page_count"))
-    return held
-
-
-def make_room(engine: Engine) -> None:
-    local(engine).connection.pragma("max_page_count", 2**31)
-
-
 @pytest.mark.promise("E158")
-async def test_a_file_at_its_quota_refuses_sends_and_takes_settles(engine: Engine) -> None:
-    held = await fill(engine)
-    answers = await together(
-        engine, sending("q", BODY), completing("q", held), sending("q", BODY), taking("q")
-    )
-    assert kinds(answers) == [StorageFull, wire.OkResponse, StorageFull, wire.MessagesResponse]
-    assert await bodies(engine, "q") == []
-    make_room(engine)
-    await engine.call(sending("q", BODY))
-    assert await bodies(engine, "q") == [BODY]
+async def test_a_full_disk_refuses_sends_and_takes_settles(store: Path, clock: ManualClock) -> None:
+    options = EngineOptions(clock=clock, background=False)
+    with small_disk(store.parent, limits.RESERVE_BYTES + limits.MIB) as disk:
+        async with open_engine(str(store), options) as engine:
+            await create(engine, "q")
+            await engine.call(sending("q", b"held"))
+            held = (await take(engine, "q"))[0]
+            answers = await together(
+                engine, sending("q", *MUCH), completing("q", held), sending("q", *MUCH), taking("q")
+            )
+            assert kinds(answers) == [
+                StorageFull, wire.OkResponse, StorageFull, wire.MessagesResponse
+            ]  # fmt: skip
+            assert await bodies(engine, "q") == []
+            disk.grow(100 * limits.MIB)
+            await engine.call(sending("q", *MUCH))
+            assert await bodies(engine, "q") == MUCH
+    assert not audit_file(store)
 
 
 async def test_after_the_first_refusal_the_other_sends_are_not_tried(engine: Engine) -> None:
-    held = await fill(engine)
+    await engine.call(sending("q", b"held"))
+    held = (await take(engine, "q"))[0]
     tried: list[bytes] = []
-    send = engine._table[wire.SendRequest]
 
-    def note(tx: Transaction, request: wire.SendRequest, now_ms: int) -> object:
-        tried.append(request.messages[0].body[:1])
-        return send(tx, request, now_ms)
+    def fail(_tx: Transaction, request: wire.SendRequest, _now_ms: int) -> object:
+        tried.append(request.messages[0].body)
+        raise apsw.FullError
 
-    engine._table[wire.SendRequest] = note
-    heavy = [sending("q", b"%d" % number + BODY) for number in range(5)]
-    answers = await together(engine, *heavy, completing("q", held))
+    teach(engine, wire.SendRequest, fail)
+    engine._table.runs.pop(wire.SendRequest)
+    sends = [sending("q", b"%d" % number) for number in range(5)]
+    answers = await together(engine, *sends, completing("q", held))
     assert kinds(answers) == [StorageFull] * 5 + [wire.OkResponse]
     assert tried == [b"0"] * 3, "in the group, again with the log's room, and once more alone"
-    make_room(engine)
 
 
 @pytest.mark.promise("E158")

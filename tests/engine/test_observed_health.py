@@ -137,7 +137,7 @@ async def test_how_long_a_pass_takes_is_counted_whatever_its_end(
         return run
 
     def fail(_tx: object, _request: object, _now_ms: int) -> object:
-        raise apsw.FullError
+        raise LookupError
 
     async def reclaim_slowly() -> int:
         clock.advance(250)

@@ -21,7 +21,7 @@ from mqlite_actor.engine.opening import open_engine
 from tests.conformance.audit import audit_file
 from tests.engine.gate import bodies, completing, create, sending, taking
 
-SIZE_MIB = 8
+SIZE_MIB = 15
 BODY = bytes(20_000)
 COMMAND_SECONDS = 10
 

@@ -36,7 +36,7 @@ class Spoken(NamedTuple):
 
 
 def recorded(file: Path) -> list[Spoken]:
-    """Everything that one writer says; BEGIN and COMMIT apart."""
+    """Everything that one writer says; BEGIN and COMMIT apart, and what concerns only a file."""
     found: list[Spoken] = []
     latest: dict[int, Spoken] = {}
 
@@ -44,7 +44,7 @@ def recorded(file: Path) -> list[Spoken]:
         assert isinstance(arguments, tuple | None)
         spoken = Spoken(sql, arguments or (), [])
         latest[id(cursor)] = spoken
-        if sql not in ("BEGIN IMMEDIATE", "COMMIT"):
+        if sql not in ("BEGIN IMMEDIATE", "COMMIT") and not sql.startswith("pragma "):
             found.append(spoken)
         return True
 

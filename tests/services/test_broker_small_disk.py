@@ -19,7 +19,7 @@ from mqlite_actor.sdk.address import parse_endpoint
 from mqlite_actor.sdk.http_sync import HttpSyncClient
 from tests.services.broker_process import SERVE, TOKEN, BrokerProcess, started_by
 
-SIZE = 8 * limits.MIB
+SIZE = limits.RESERVE_BYTES + 7 * limits.MIB
 BODY = bytes(30_000)
 
 MOUNTED = f'mount -t tmpfs -o size={SIZE} tmpfs "$0" && exec "$@"'

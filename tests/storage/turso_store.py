@@ -21,6 +21,7 @@ from mqlite_actor.storage.database import (
     Value,
     read_last_seq,
 )
+from mqlite_actor.storage.room import Boundless
 from mqlite_actor.storage.store import FILE
 
 
@@ -29,12 +30,12 @@ class TursoStore:
 
     is_memory = False
     backend = FILE
-    asks_disk = False
-    wants_cut = False
     log_pages = 0
+    leaves_log = False
 
     def __init__(self, path: Path) -> None:
         self.ledger = Ledger()
+        self.room = Boundless()
         self.healthy = True
         self.complaint = ""
         self.changes = 0
