@@ -311,19 +311,21 @@ def is_for_loop(handler: Any) -> bool:  # noqa: ANN401  # whatever a program giv
 
 
 def _invoker(handler: Handler, concurrency: int) -> AsyncHandler:
-    """The handler as a coroutine function; a plain one runs in a thread of its own."""
+    """The handler as a coroutine function that ends with its work; a plain one runs in a thread of
+    its own."""
     if is_for_loop(handler):
-        return cast("AsyncHandler", handler)
+        awaited = cast("AsyncHandler", handler)
+
+        async def on_loop(held: HeldMessage) -> None:
+            requests.refuse_unrun(await awaited(held), "handler")
+
+        return on_loop
     limiter = anyio.CapacityLimiter(concurrency)
     plain = cast("SyncHandler", handler)
 
     async def in_thread(held: HeldMessage) -> None:
         answer = await anyio.to_thread.run_sync(plain, SyncHeldMessage(held), limiter=limiter)
-        requests.refuse_generator(answer, "handler")
-        if inspect.isawaitable(answer):
-            if inspect.iscoroutine(answer):
-                answer.close()
-            raise InvalidArgument("handler: it returned an awaitable; write it as `async def`")
+        requests.refuse_unrun(answer, "handler")
 
     return in_thread
 

@@ -5,6 +5,7 @@ Called by `Handle`, `Tx` and `SyncTx`. Nothing here talks to anybody.
 
 from __future__ import annotations
 
+import concurrent.futures
 import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -270,3 +271,17 @@ def refuse_generator(answer: object, whose: str) -> None:
     """InvalidArgument for what a function returns that has a yield: nothing of it has run."""
     if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
         raise InvalidArgument(f"{whose}: it returned a generator, of which nothing has run")
+
+
+def refuse_unrun(answer: object, whose: str) -> None:
+    """The same for all whose work is not done when a function has returned it. A future that is
+    done is refused with the others: whether it is would be chance."""
+    refuse_generator(answer, whose)
+    if isinstance(answer, concurrent.futures.Future):
+        raise InvalidArgument(f"{whose}: it returned a future; wait there for its result")
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()  # else Python warns that nobody awaits it
+        raise InvalidArgument(
+            f"{whose}: it returned what nobody awaits; write it as `async def`, and await it there"
+        )

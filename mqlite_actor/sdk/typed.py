@@ -31,7 +31,7 @@ from mqlite_actor.sdk.message import Received, ReceivedMessage
 from mqlite_actor.sdk.policies import DeadLetter, Policy, Verdict, retry, storable
 from mqlite_actor.sdk.receiver import Receiver, is_for_loop
 from mqlite_actor.sdk.receiving import CONCURRENCY_MAX, ReceiverOptions
-from mqlite_actor.sdk.requests import refuse_generator
+from mqlite_actor.sdk.requests import refuse_unrun
 
 T = TypeVar("T")
 
@@ -234,10 +234,10 @@ class _Coloured:
         else:
             call = partial(self._called, EitherHeldMessage(message))
             (answer,) = await anyio.to_thread.run_sync(call, limiter=self._threads)
-        refuse_generator(answer, "handler")
         if inspect.isawaitable(answer):
             self._is_for_loop = True
-            await answer
+            answer = await answer
+        refuse_unrun(answer, "handler")
 
     def _called(self, message: HeldMessage | SyncHeldMessage) -> tuple[object]:
         """What it returns, packed: trio lets no coroutine out of a thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -125,7 +126,22 @@ async def async_generator(*_: object) -> AsyncIterator[None]:
     yield
 
 
-@pytest.mark.parametrize("handle", [coroutine, generator, async_generator])
+def future(*_: object) -> concurrent.futures.Future[None]:
+    """As a pool gives one; its work is not done."""
+    return concurrent.futures.Future()
+
+
+class Later:
+    """What can be awaited and is no coroutine, as the queries of some libraries are."""
+
+    def __init__(self, *_: object) -> None:
+        return
+
+    def __await__(self) -> Iterator[None]:
+        raise AssertionError("nobody awaits it")
+
+
+@pytest.mark.parametrize("handle", [coroutine, generator, async_generator, future, Later])
 @pytest.mark.parametrize("face", ["plain", "typed"])
 def test_a_blocking_program_never_completes_what_no_handler_ran_for(
     face: str, handle: Callable[..., object]
@@ -146,18 +162,44 @@ def test_a_blocking_program_never_completes_what_no_handler_ran_for(
         assert q.stats("q").dead_lettered == 1
 
 
-@pytest.mark.parametrize("handle", [generator, async_generator])
+def in_a_plain_one(handle: Callable[..., object]) -> Callable[..., object]:
+    return lambda *given: handle(*given)  # noqa: PLW0108  # it hides it
+
+
+def in_a_coroutine(handle: Callable[..., object]) -> Callable[..., object]:
+    """An `await` is forgotten there."""
+
+    async def outer(*given: object) -> object:
+        return handle(*given)
+
+    return outer
+
+
+@pytest.mark.parametrize(
+    ("hidden", "handle"),
+    [
+        *((in_a_plain_one, each) for each in (generator, async_generator, future)),
+        *((in_a_coroutine, each) for each in (generator, async_generator, future)),
+        *((in_a_coroutine, each) for each in (coroutine, Later)),
+    ],
+)
 @both_loops
-def test_a_handler_that_hides_a_generator_is_not_taken_for_done(
-    backend: str, handle: Callable[..., object]
+def test_a_handler_that_returns_what_has_not_run_is_not_taken_for_done(
+    backend: str,
+    hidden: Callable[[Callable[..., object]], Callable[..., Any]],
+    handle: Callable[..., object],
 ) -> None:
     async def body(q: mq.Embedded) -> None:
-        await q.send("q", ["1", "2"])
-        for receiver in (partial(q.receiver, "q"), q.queue("q", int).receiver):
+        await q.send("q", ["1", "2", "3"])
+        looks = (hidden(handle), hidden(handle), decorated(hidden(handle)))
+        typed = q.queue("q", int).receiver
+        faces: tuple[Callable[..., Any], ...] = (partial(q.receiver, "q"), typed, typed)
+        for receiver, handler in zip(faces, looks, strict=True):
             heard = Stopping()
             heard.receiver = receiver(hooks=heard, on_failure=mq.reject())
-            await heard.receiver.run(lambda *given: handle(*given))  # noqa: PLW0108  # it hides it
-        assert (await q.stats("q")).dead_lettered == 2
+            await heard.receiver.run(handler)
+        reasons = [each.dead_letter_reason for each in await q.peek("q")]
+        assert reasons == ["InvalidArgument"] * 3
 
     on_queue(backend, body)
 
