@@ -8,6 +8,9 @@ asyncio; a handler that is a plain function gets a `SyncHeldMessage`, which shar
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -23,6 +26,7 @@ from mqlite_actor.sdk.blocking import SyncReceivedMessage, Twin
 from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.message import ReceivedMessage, settling
+from mqlite_actor.sdk.unbroken import to_an_end
 
 _clock = SystemClock()
 
@@ -105,6 +109,11 @@ SETTLEMENTS = (
 )  # fmt: skip
 
 
+CUT = (asyncio.CancelledError, concurrent.futures.CancelledError)
+"""How a thread learns that the task of asyncio which was to ask for it was cancelled before it had
+begun, as all tasks are at a program's end. The thread cannot be cancelled, so neither can this."""
+
+
 class SyncHeldMessage(SyncReceivedMessage):
     """The same for a handler that is a plain function, in a thread of its own. Made on the loop;
     any thread may use it, a handler's heartbeat for one."""
@@ -148,15 +157,23 @@ class SyncHeldMessage(SyncReceivedMessage):
     def _reach(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
         if self._is_here():
             raise InvalidArgument("a plain handler's message blocks; use it in a thread")
-        try:
-            return anyio.from_thread.run(self._call, request, token=self._loop)
-        except anyio.RunFinishedError:
-            raise Closed("the receiver's loop is over") from None
+        while True:
+            try:
+                return anyio.from_thread.run(self._call, request, token=self._loop)
+            except anyio.RunFinishedError:
+                raise Closed("the receiver's loop is over") from None
+            except CUT:
+                continue  # once it has begun it is not cut
 
     async def _call(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
         """To its end, as the plain function around it: what cuts the task cannot cut either."""
-        with anyio.CancelScope(shield=True):
-            return await self._held.handle.call(request)
+        replies: list[Any] = []
+
+        async def ask() -> None:
+            replies.append(await self._held.handle.call(request))
+
+        await to_an_end(ask, math.inf)
+        return replies[-1]
 
 
 def _either(name: str) -> Callable[..., Any]:

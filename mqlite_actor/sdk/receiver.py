@@ -13,11 +13,11 @@ import asyncio
 import inspect
 import math
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 import trio
 
 from mqlite_actor.contract import wire
@@ -37,6 +37,7 @@ from mqlite_actor.sdk.policies import Retry, Verdict, fault_of, storable
 from mqlite_actor.sdk.receiving import ReceiverHooks, Settings
 from mqlite_actor.sdk.renewal import Renewal
 from mqlite_actor.sdk.stopping import StopSignals
+from mqlite_actor.sdk.unbroken import in_thread, to_an_end
 
 AsyncHandler = Callable[[HeldMessage], Awaitable[object]]
 SyncHandler = Callable[[SyncHeldMessage], object]
@@ -199,9 +200,11 @@ class Receiver:
         finally:
             self._working.discard(held)
             self._hooks.handled(held, anyio.current_time() - started, failure)
-            if not held.is_settled:
-                await self._settle(held, verdict)
-            self._renewal.remove(held)
+            try:
+                if not held.is_settled:
+                    await self._settle(held, verdict)
+            finally:
+                self._renewal.remove(held)
 
     def _judge(self, held: HeldMessage, error: Exception) -> Verdict:
         _log.warning(
@@ -228,15 +231,19 @@ class Receiver:
         now on a renewal may be denied because of it."""
         held.is_settled = True
         while True:
-            with anyio.move_on_after(SETTLE_SECONDS, shield=True):
-                await self._ask_to_settle(held, verdict)
-                return
-            is_ending = self._claims.is_stopped or _is_cancelled()
-            if is_ending or anyio.current_time() >= held.ends_at:
+            ask = partial(self._ask_to_settle, held, verdict)
+            is_answered, cancelled = await to_an_end(ask, SETTLE_SECONDS)
+            if is_answered:
                 break
-        _log.warning(
-            "message %d of %s could not be settled; its lease will end", held.seq_number, self.queue
-        )
+            is_ending = self._claims.is_stopped or _is_cancelled() or cancelled is not None
+            if is_ending or anyio.current_time() >= held.ends_at:
+                _log.warning(
+                    "message %d of %s could not be settled; its lease will end",
+                    held.seq_number, self.queue,
+                )  # fmt: skip
+                break
+        if cancelled is not None:
+            raise cancelled
 
     async def _ask_to_settle(self, held: HeldMessage, verdict: Verdict | None) -> None:
         """Ask until there is an answer, and tell the hook unless it is a refusal. A verdict that
@@ -264,12 +271,17 @@ class Receiver:
         """Return claims that no handler saw, as if they had not been delivered."""
         if not unseen:
             return
-        with anyio.move_on_after(SETTLE_SECONDS, shield=True):
+        raws = [held.raw for held in unseen]
+
+        async def give_back() -> None:
             try:
-                raws = [held.raw for held in unseen]
                 await self._handle.give_back(self.queue, raws, attempt_id=attempt)
             except MqliteError as error:
                 self._trouble(error)
+
+        _, cancelled = await to_an_end(give_back, SETTLE_SECONDS)
+        if cancelled is not None:
+            raise cancelled
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -323,11 +335,11 @@ def _invoker(handler: Handler, concurrency: int) -> AsyncHandler:
     limiter = anyio.CapacityLimiter(concurrency)
     plain = cast("SyncHandler", handler)
 
-    async def in_thread(held: HeldMessage) -> None:
-        answer = await anyio.to_thread.run_sync(plain, SyncHeldMessage(held), limiter=limiter)
+    async def elsewhere(held: HeldMessage) -> None:
+        answer = await in_thread(partial(plain, SyncHeldMessage(held)), limiter)
         requests.refuse_unrun(answer, "handler")
 
-    return in_thread
+    return elsewhere
 
 
 def _is_cancelled() -> bool:

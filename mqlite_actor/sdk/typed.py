@@ -15,7 +15,6 @@ from functools import lru_cache, partial
 from typing import Any, Generic, TypeVar, Unpack
 
 import anyio
-import anyio.to_thread
 import msgspec
 import msgspec.inspect
 import msgspec.json
@@ -32,6 +31,7 @@ from mqlite_actor.sdk.policies import DeadLetter, Policy, Verdict, retry, storab
 from mqlite_actor.sdk.receiver import Receiver, is_for_loop
 from mqlite_actor.sdk.receiving import CONCURRENCY_MAX, ReceiverOptions
 from mqlite_actor.sdk.requests import refuse_unrun
+from mqlite_actor.sdk.unbroken import in_thread
 
 T = TypeVar("T")
 
@@ -230,18 +230,17 @@ class _Coloured:
 
     async def handle(self, message: HeldMessage) -> None:
         if self._is_for_loop:
-            (answer,) = self._called(message)
+            answer = self._called(message)
         else:
             call = partial(self._called, EitherHeldMessage(message))
-            (answer,) = await anyio.to_thread.run_sync(call, limiter=self._threads)
+            answer = await in_thread(call, self._threads)
         if inspect.isawaitable(answer):
             self._is_for_loop = True
             answer = await answer
         refuse_unrun(answer, "handler")
 
-    def _called(self, message: HeldMessage | SyncHeldMessage) -> tuple[object]:
-        """What it returns, packed: trio lets no coroutine out of a thread."""
-        return (self._function(value_of(message, self._kind), message),)
+    def _called(self, message: HeldMessage | SyncHeldMessage) -> object:
+        return self._function(value_of(message, self._kind), message)
 
 
 def _may_be_for_loop(handler: Any) -> bool:  # noqa: ANN401  # whatever a program gives
