@@ -197,6 +197,13 @@ class Receiver:
             failure = StrayCancellation("nobody cancelled the handler; something it awaited was")
             failure.__cause__ = error
             verdict = self._judge(held, failure)
+        except BaseExceptionGroup as error:
+            cancellation, failed = error.split(anyio.get_cancelled_exc_class())
+            if cancellation is None or not isinstance(failed, ExceptionGroup):
+                raise
+            failure = failed
+            verdict = self._judge(held, failed)
+            raise cancellation from None  # only that belongs to whoever runs the receiver
         finally:
             self._working.discard(held)
             self._hooks.handled(held, anyio.current_time() - started, failure)

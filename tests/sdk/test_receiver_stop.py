@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import anyio
 import anyio.from_thread
+import anyio.lowlevel
 import pytest
 
 import mqlite_actor as mq
@@ -145,6 +146,82 @@ def test_a_plain_function_settles_by_its_own_verb_after_any_end(backend: str, en
             assert (await q.stats("q")).total == 0
 
     on_queue(backend, body)
+
+
+@pytest.mark.parametrize("ending", ["a cut", "a cancellation"])
+@both_loops
+def test_what_fails_while_a_handler_is_cancelled_is_a_failure_of_its_message_alone(
+    backend: str, ending: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Trio hands both on in one group."""
+
+    async def fail_in_the_end() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise ValueError("no connection to clean up")
+
+    async def handle(_: mq.HeldMessage) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fail_in_the_end)
+            tasks.start_soon(anyio.sleep_forever)
+            begun.set()
+
+    async def body(q: mq.Embedded) -> None:
+        await q.send_one("q", "a")
+        heard = Heard()
+        receiver = q.receiver("q", hooks=heard, on_failure=mq.reject())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(receiver.run, handle)
+            await begun.wait()
+            await anyio.lowlevel.checkpoint()
+            if ending == "a cut":
+                receiver.cut()
+            else:
+                tasks.cancel_scope.cancel()
+        ((_, failure),) = heard.ended
+        assert isinstance(failure, ExceptionGroup)
+        assert [type(each) for each in failure.exceptions] == [ValueError]
+        assert heard.verdicts == [(1, mq.DeadLetter("ExceptionGroup", str(failure)))]
+        assert "the handler of message 1 of q failed" in caplog.text
+
+    begun = anyio.Event()
+    on_queue(backend, body)
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_what_is_no_failure_is_raised_out_of_a_cancelled_run_too(
+    error: type[BaseException],
+) -> None:
+    async def leave_in_the_end() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise error
+
+    async def handle(_: mq.HeldMessage) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(leave_in_the_end)
+            tasks.start_soon(anyio.sleep_forever)
+            begun.set()
+
+    async def body(q: mq.Embedded) -> None:
+        await q.send_one("q", "a")
+        running = anyio.CancelScope()
+
+        async def cancel() -> None:
+            await begun.wait()
+            running.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cancel)
+            with pytest.raises(BaseExceptionGroup) as raised, running:
+                await q.receiver("q", on_failure=mq.reject()).run(handle)
+        assert raised.value.split(error)[1] is None
+        assert (await q.stats("q")).active == 1, "no policy was asked"
+
+    begun = anyio.Event()
+    on_queue("trio", body)
 
 
 @both_loops
