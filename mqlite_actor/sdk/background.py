@@ -22,6 +22,7 @@ import trio
 
 from mqlite_actor.contract.errors import Closed, InvalidArgument, MqliteError
 from mqlite_actor.sdk.asyncio_waits import cancel_again, to_its_end, wait_out
+from mqlite_actor.sdk.engine_thread import EngineThread, is_program_over, is_waited_for_by
 from mqlite_actor.sdk.origin import check_process, here, is_elsewhere
 
 H = TypeVar("H")
@@ -40,21 +41,13 @@ CLOSED = "the handle is closed"
 
 INSIDE = "a call from inside the engine's own thread would wait for itself; use another thread"
 
+INSIDE_CLOSE = (
+    "close() in a handler, a hook or a policy would wait for itself; stop() the receiver there, and"
+    " close the handle where its run() has returned"
+)
+
 DONE = "mqlite: the call that this interrupted was done all the same"
 """The note of an interrupt that came too late to stop anything."""
-
-
-class _EngineThread(threading.Thread):
-    """One of ours: it keeps no program going."""
-
-
-def _is_program_over() -> bool:
-    """Whether no thread is left that the interpreter waits for, but ours. The main one may end
-    long before those that it started."""
-    return not any(
-        each.is_alive() and not each.daemon and not isinstance(each, _EngineThread)
-        for each in threading.enumerate()
-    )
 
 
 class _Job:
@@ -120,7 +113,7 @@ class Background(Generic[H]):
         self._jobs: trio.Nursery | None = None
         self._opening: tuple[trio.lowlevel.TrioToken, trio.CancelScope] | None = None
         self._is_given_up = False
-        self._thread = _EngineThread(target=self._run, name="mqlite engine")
+        self._thread = EngineThread(target=self._run, name="mqlite engine")
 
     # -- opening and closing -----------------------------------------------------------------------
 
@@ -153,9 +146,11 @@ class Background(Generic[H]):
 
     def close(self) -> None:
         """Let running calls end, close what is open, end the thread; raises what broke it. Again,
-        or in a forked child, it does nothing."""
+        or in a forked child, it does nothing. InvalidArgument where this thread waits for it."""
         if is_elsewhere(self._origin):
             return
+        if is_waited_for_by(self._thread, self._token):
+            raise InvalidArgument(INSIDE_CLOSE)
         self.post(self._closing.set)
         self._thread.join()
         failure, self._failure = self._failure, None
@@ -352,7 +347,7 @@ class Background(Generic[H]):
             raise failure
 
     async def _wait_for_end(self) -> None:
-        while not (self._closing.is_set() or _is_program_over()):
+        while not (self._closing.is_set() or is_program_over()):
             with trio.move_on_after(MAIN_LOOK_SECONDS):
                 await self._closing.wait()
 
