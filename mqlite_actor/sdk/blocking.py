@@ -310,7 +310,17 @@ class SyncHttp(SyncHandle):
 def _open_async(
     endpoint: Endpoint, token: str | None, tls: ssl.SSLContext | None
 ) -> AbstractAsyncContextManager[Any]:
-    module = import_module("mqlite_actor.sdk.http_async")
-    return cast(
-        "AbstractAsyncContextManager[Any]", module.open_http(endpoint, token=token, tls=tls)
-    )
+    opening = client_of_loops().open_http(endpoint, token=token, tls=tls)
+    return cast("AbstractAsyncContextManager[Any]", opening)
+
+
+def client_of_loops() -> Any:  # noqa: ANN401  # a module
+    """The HTTP client of trio and asyncio, which a blocking receiver and requester use as well."""
+    try:
+        return import_module("mqlite_actor.sdk.http_async")
+    except ModuleNotFoundError as error:
+        if error.name != "httpcore":
+            raise
+        raise Unsupported(
+            "install mqlite-actor[client] to reach a broker from a loop, a receiver or a requester"
+        ) from error

@@ -14,9 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, cast
 
-from mqlite_actor.contract.errors import InvalidArgument, Unsupported
+from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk.address import Destination, classify, dial, link_path, parse_endpoint
-from mqlite_actor.sdk.blocking import SyncHandle, open_http_sync
+from mqlite_actor.sdk.blocking import SyncHandle, client_of_loops, open_http_sync
 
 if TYPE_CHECKING:
     from mqlite_actor.clock import Clock
@@ -72,12 +72,7 @@ async def connect(dsn: str, **options: Unpack[ConnectOptions]) -> AsyncIterator[
         async with linked.open_link_here(link_path(dsn)) as handle:
             yield cast("Handle", handle)
         return
-    try:
-        http_async = import_module("mqlite_actor.sdk.http_async")
-    except ModuleNotFoundError as error:
-        if error.name != "httpcore":
-            raise
-        raise Unsupported("install mqlite-actor[client] to reach a broker from a loop") from error
+    http_async = client_of_loops()
     endpoint = parse_endpoint(dsn)
     opening = http_async.open_http(
         endpoint,

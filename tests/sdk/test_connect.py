@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -96,3 +97,26 @@ def test_the_url_of_a_store_that_holds_a_credential_is_not_shown() -> None:
     with pytest.raises(mq.MqliteError) as caught, mq.connect_sync("libsql://h?authToken=hidden"):
         raise AssertionError("it was opened")
     assert "hidden" not in str(caught.value)
+
+
+def test_without_its_package_every_way_to_a_broker_from_a_loop_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "httpcore", None)
+    monkeypatch.delitem(sys.modules, "mqlite_actor.sdk.http_async", raising=False)
+    lacking = pytest.raises(mq.Unsupported, match=r"install mqlite-actor\[client\]")
+    dsn = "mqlite://token@127.0.0.1:1"
+
+    async def main() -> None:
+        with lacking:
+            await enter(dsn, {})
+
+    run("trio", main)
+    run("asyncio", main)
+    with mq.connect_sync(dsn) as q:
+        with lacking:
+            q.receiver("q").run(print)
+        with lacking:
+            q.queue("q", int).receiver().run(print)
+        with lacking, mq.requester_sync(q, "q", reply_to="answers"):
+            raise AssertionError("it was opened")
