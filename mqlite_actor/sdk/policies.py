@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -58,6 +59,15 @@ def storable(text: str) -> str:
     return text[:TEXT_MAX].encode("utf-8", "backslashreplace").decode()
 
 
+def checked(policy: Policy, field: str) -> Policy:
+    """InvalidArgument for what cannot decide, such as the verdict itself."""
+    if callable(policy):
+        return policy
+    raise InvalidArgument(
+        f"{field}: a policy, such as mq.retry(delay=5) or mq.reject(), not {type(policy).__name__}"
+    )
+
+
 def retry(*, delay: Duration = 0) -> Policy:
     """Try again after a fixed pause; at once by default."""
     delay_ms = duration_to_ms(delay, field="delay", is_zero_allowed=True)
@@ -105,8 +115,12 @@ def by_exception(
     table: Mapping[type[Exception], Policy], *, otherwise: Policy | None = None
 ) -> Policy:
     """The policy of the exception's nearest class in the table, or `otherwise` (retry at once)."""
-    rows = dict(table)
-    rest = otherwise or retry()
+    rows: dict[Any, Policy] = dict(table)  # whoever has no type checker is checked here
+    for kind, policy in rows.items():
+        if not isinstance(kind, type):
+            raise InvalidArgument(f"table: {kind!r} is no class of exceptions; give each its row")
+        checked(policy, f"table[{kind.__name__}]")
+    rest = retry() if otherwise is None else checked(otherwise, "otherwise")
 
     def decide(message: Received, error: Exception) -> Verdict:
         found = next((rows[kind] for kind in type(error).__mro__ if kind in rows), rest)

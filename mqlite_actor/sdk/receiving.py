@@ -15,7 +15,7 @@ from mqlite_actor.contract.errors import InvalidArgument, MqliteError
 from mqlite_actor.logs import logger
 from mqlite_actor.sdk.durations import Duration, duration_to_ms, wait_to_ms
 from mqlite_actor.sdk.message import Received
-from mqlite_actor.sdk.policies import Policy, Verdict, retry
+from mqlite_actor.sdk.policies import Policy, Verdict, checked, retry
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 """What platforms and people send to end a program; for `receiver(stop_signals=…)`."""
@@ -143,9 +143,7 @@ def settings_of(options: ReceiverOptions) -> Settings:
     stop_ms = duration_to_ms(
         given.get("stop_seconds", 10), field="stop_seconds", is_zero_allowed=True
     )
-    on_failure = given.get("on_failure") or retry()
-    if not callable(on_failure):
-        raise InvalidArgument("on_failure: a policy, such as mq.retry(delay=5)")
+    on_failure = checked(given.get("on_failure") or retry(), "on_failure")
     return Settings(
         concurrency=concurrency,
         prefetch=min(prefetch, concurrency, limits.RECEIVE_MESSAGES_MAX),

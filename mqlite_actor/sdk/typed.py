@@ -27,7 +27,7 @@ from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.held import EitherHeldMessage, HeldMessage, SyncHeldMessage
 from mqlite_actor.sdk.message import Received, ReceivedMessage
-from mqlite_actor.sdk.policies import DeadLetter, Policy, Verdict, retry, storable
+from mqlite_actor.sdk.policies import DeadLetter, Policy, Verdict, checked, retry, storable
 from mqlite_actor.sdk.receiver import Receiver, is_for_loop
 from mqlite_actor.sdk.receiving import CONCURRENCY_MAX, ReceiverOptions
 from mqlite_actor.sdk.requests import refuse_unrun
@@ -179,8 +179,9 @@ class UnfitBody(Exception):
 
 
 def deciding(policy: Policy | None) -> Policy:
-    """The policy, behind the rule that an unfit body becomes a dead letter."""
-    rest = policy or retry()
+    """The policy, behind the rule that an unfit body becomes a dead letter. InvalidArgument for
+    what is none: the receiver sees only the function that is made of it here."""
+    rest = checked(policy or retry(), "on_failure")
 
     def decide(message: Received, error: Exception) -> Verdict:
         return (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import mqlite_actor as mq
@@ -53,6 +55,21 @@ def test_the_nearest_class_of_the_table_decides() -> None:
 def test_a_policy_that_makes_no_sense_is_refused(options: dict[str, float]) -> None:
     with pytest.raises(mq.InvalidArgument):
         mq.retry_exponentially(**options)
+
+
+NO_TABLES: dict[str, dict[str, Any]] = {
+    "table: .*KeyError.* is no class": {"table": {(ValueError, KeyError): mq.reject()}},
+    "table: 'ValueError' is no class": {"table": {"ValueError": mq.reject()}},
+    "table.ValueError.: a policy": {"table": {ValueError: mq.DeadLetter()}},
+    "table.OSError.: a policy": {"table": {ValueError: mq.reject(), OSError: None}},
+    "otherwise: a policy": {"table": {}, "otherwise": mq.Retry(5)},
+}
+
+
+@pytest.mark.parametrize("words", NO_TABLES)
+def test_a_table_that_could_not_decide_is_refused(words: str) -> None:
+    with pytest.raises(mq.InvalidArgument, match=words):
+        mq.by_exception(**NO_TABLES[words])
 
 
 def test_a_receiver_does_what_the_policy_says() -> None:

@@ -315,6 +315,7 @@ BAD = {
     "no message a claim": ({"prefetch": 0}, "prefetch: at least one"),
     "a negative limit": ({"stop_seconds": -1}, "stop_seconds: a negative"),
     "a policy that is none": ({"on_failure": 5}, "on_failure: a policy"),
+    "a verdict for a policy": ({"on_failure": mq.Retry(5)}, "on_failure: a policy"),
     "a loss that nobody notices": ({"cancel_on_lost_lease": True}, "set auto_renew"),
     "an unknown option": ({"workers": 3}, "workers: unknown option; there are"),
 }
@@ -328,10 +329,15 @@ def test_an_option_that_makes_no_sense_is_refused_at_once(name: str) -> None:
     async def body(q: mq.Embedded) -> None:
         with pytest.raises(mq.InvalidArgument, match=reason):
             q.receiver("q", **options)
+        with pytest.raises(mq.InvalidArgument, match=reason):
+            q.queue("q", int).receiver(**options)
 
     on_queue("trio", body)
-    with mq.open_embedded_sync(":memory:") as q, pytest.raises(mq.InvalidArgument, match=reason):
-        q.receiver("q", **options)
+    with mq.open_embedded_sync(":memory:") as q:
+        with pytest.raises(mq.InvalidArgument, match=reason):
+            q.receiver("q", **options)
+        with pytest.raises(mq.InvalidArgument, match=reason):
+            q.queue("q", int).receiver(**options)
 
 
 async def _never(*_: object) -> AsyncIterator[None]:
