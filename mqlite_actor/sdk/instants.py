@@ -27,7 +27,13 @@ def to_ms(instant: datetime, *, field: str) -> int:
     1970 began at 0, which is none; its first instant is the next one, so that a zeroed field is as
     long ago as it looks.
     """
-    if instant.tzinfo is None:
+    given: object = instant  # whoever has no type checker is checked here
+    if not isinstance(given, datetime):
+        raise InvalidArgument(
+            f"{field}: give a datetime, such as datetime.now(UTC) + timedelta(hours=1), not"
+            f" {type(given).__name__}"
+        )
+    if given.utcoffset() is None:  # a zone may have none, too
         raise InvalidArgument(f"{field}: a datetime without a time zone; use datetime.now(UTC) …")
     ms = -((_EPOCH - instant) // timedelta(milliseconds=1))
     if ms > INSTANT_MS_MAX:
