@@ -15,13 +15,21 @@ from datetime import timedelta
 from typing import Literal
 
 from mqlite_actor.contract.errors import InvalidArgument
-from mqlite_actor.contract.limits import DURATION_MS_MAX
+from mqlite_actor.contract.limits import DURATION_MS_MAX, RECEIVE_WAIT_MS_MAX
 
 Duration = int | float | timedelta
 """Seconds, or a timedelta."""
 
 UNBOUNDED_MS = -1
 """The wire's word for a dead-letter bound that is switched off (spec/wire.md 3.4)."""
+
+_ENDLESS = {
+    "ttl": "leave it out for messages without an end of their own",
+    "default_ttl": "leave it out for messages without an end",
+    "dlq_max_age": '"unbounded" is the word for no limit',
+    "wait": f"{RECEIVE_WAIT_MS_MAX // 1000} s is the most, so ask again and again",
+}
+"""What means no end; other fields have a default when they are left out, and no word for it."""
 
 _NS_PER_MS = 1_000_000
 _NS_PER_SECOND = 1_000_000_000
@@ -78,7 +86,8 @@ def _nanoseconds(duration: Duration, *, field: str) -> int:
     if math.isnan(duration):
         raise InvalidArgument(f"{field}: not a number")
     if math.isinf(duration):
-        raise InvalidArgument(f"{field}: must be finite; leave it out for no limit")
+        mend = _ENDLESS.get(field, "give a number of seconds")
+        raise InvalidArgument(f"{field}: must be finite; {mend}")
     # A fraction times 10^9 would overflow a float near its maximum; whole seconds are exact as int.
     whole = int(duration)
     nearest = whole * _NS_PER_SECOND + round((duration - whole) * _NS_PER_SECOND)

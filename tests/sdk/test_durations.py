@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mqlite_actor as mq
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.contract.limits import DURATION_MS_MAX
 from mqlite_actor.sdk.durations import (
@@ -60,6 +63,27 @@ def test_a_duration_that_would_change_its_meaning_is_refused_by_name(
 ) -> None:
     with pytest.raises(InvalidArgument, match=f"ttl: .*{mend}"):
         duration_to_ms(duration, field="ttl")
+
+
+ENDLESS: dict[str, tuple[Callable[[mq.SyncHandle], object], str]] = {
+    "ttl": (lambda q: q.send_one("q", "x", ttl=inf), "leave it out"),
+    "default_ttl": (lambda q: q.create_queue("q", default_ttl=inf), "leave it out"),
+    "dlq_max_age": (lambda q: q.create_queue("q", dlq_max_age=inf), '"unbounded"'),
+    "wait": (lambda q: q.receive("q", wait=inf), "20 s is the most"),
+    "lock_duration": (lambda q: q.create_queue("q", lock_duration=inf), "a number of seconds"),
+    "dedup_window": (lambda q: q.create_queue("q", dedup_window=inf), "a number of seconds"),
+    "stop_seconds": (lambda q: q.receiver("q", stop_seconds=inf), "a number of seconds"),
+    "delay": (lambda _: mq.retry(delay=inf), "a number of seconds"),
+}
+
+
+@pytest.mark.parametrize("field", ENDLESS)
+def test_leaving_a_duration_out_is_advised_only_where_that_is_no_end(field: str) -> None:
+    ask, mend = ENDLESS[field]
+    with mq.open_embedded_sync(":memory:") as q, pytest.raises(InvalidArgument) as refused:
+        ask(q)
+    assert refused.value.message.startswith(f"{field}: must be finite; ")
+    assert mend in refused.value.message
 
 
 def test_zero_is_a_value_only_where_that_is_said() -> None:
