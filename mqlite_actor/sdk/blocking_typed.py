@@ -70,6 +70,11 @@ class SyncTypedReceiver(Generic[T]):
 
         self._receiver.run(handle)
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether no more is claimed, so that a long handler can come to its end."""
+        return self._receiver.is_stopping
+
     def stop(self) -> None:
         """Claim no more, let running handlers finish within the limit, return from `run`."""
         self._receiver.stop()

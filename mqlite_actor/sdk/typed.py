@@ -208,9 +208,18 @@ class TypedReceiver(Generic[T]):
         """As `Receiver.run`; `handler` is a function of the value and the message."""
         await self._receiver.run(_Coloured(handler, self._kind).handle)
 
+    @property
+    def stopping(self) -> anyio.Event:
+        """Set once no more is claimed, so that a long handler can come to its end."""
+        return self._receiver.stopping
+
     def stop(self) -> None:
         """Claim no more, let running handlers finish within the limit, return from `run`."""
         self._receiver.stop()
+
+    def cut(self) -> None:
+        """Stop, and cancel running handlers at once; their messages are abandoned."""
+        self._receiver.cut()
 
 
 class _Coloured:

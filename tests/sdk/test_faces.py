@@ -12,12 +12,14 @@ import mqlite_actor as mq
 from mqlite_actor.sdk.blocking import SyncHandle, SyncReceivedMessage
 from mqlite_actor.sdk.blocking_embedded import SyncEmbedded
 from mqlite_actor.sdk.blocking_receiver import SyncReceiver
+from mqlite_actor.sdk.blocking_typed import SyncTypedReceiver
 from mqlite_actor.sdk.embedded import AsyncioEmbedded, Embedded
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.http_async import HttpHandle
 from mqlite_actor.sdk.message import ReceivedMessage
 from mqlite_actor.sdk.receiver import Receiver
 from mqlite_actor.sdk.transaction import SyncTx, Tx
+from mqlite_actor.sdk.typed import TypedReceiver
 from tests.services.cli_process import clean_environ
 
 PAIRS = [
@@ -64,8 +66,22 @@ def test_every_handle_keeps_the_signatures_of_the_common_one(kind: type) -> None
 
 
 @pytest.mark.parametrize(
-    "kind", [Handle, SyncHandle, Embedded, SyncEmbedded, Receiver, SyncReceiver]
+    ("plain", "typed"), [(Receiver, TypedReceiver), (SyncReceiver, SyncTypedReceiver)]
 )
+def test_a_typed_receiver_has_all_that_a_plain_one_has(plain: type, typed: type) -> None:
+    names = {each for each in dir(plain) if not each.startswith("_")} - {"queue"}
+    assert names <= set(dir(typed))
+    for name in names:
+        assert type(getattr(typed, name)) is type(getattr(plain, name)), name
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Handle, SyncHandle, Embedded, SyncEmbedded, Receiver, SyncReceiver, TypedReceiver,
+        SyncTypedReceiver,
+    ],
+)  # fmt: skip
 def test_every_verb_says_what_it_does(kind: type) -> None:
     for name, verb in verbs(kind).items():
         assert inspect.getdoc(verb), f"{kind.__name__}.{name}"

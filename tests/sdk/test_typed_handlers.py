@@ -310,3 +310,44 @@ def test_the_letters_of_one_text_are_not_sent_as_messages(backend: str) -> None:
         assert (await q.stats("q")).total == 0
 
     on_queue(backend, body)
+
+
+@both_loops
+def test_a_typed_receiver_tells_of_its_stop_and_can_be_cut(backend: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.queue("q", str).send_one("x")
+        receiver = q.queue("q", str).receiver()
+        ended: list[str] = []
+
+        async def handle(value: str, _: mq.HeldMessage) -> None:
+            assert not receiver.stopping.is_set()
+            receiver.stop()
+            await receiver.stopping.wait()
+            ended.append(value)
+            receiver.cut()
+            await anyio.sleep_forever()
+
+        await receiver.run(handle)
+        assert ended == ["x"]
+        (message,) = await q.peek("q")
+        assert (message.state, message.delivery_count) == ("active", 1), "it was abandoned"
+
+    on_queue(backend, body)
+
+
+def test_a_blocking_typed_receiver_tells_of_its_stop() -> None:
+    with mq.open_embedded_sync(":memory:") as q:
+        q.create_queue("q")
+        q.queue("q", str).send_one("x")
+        receiver = q.queue("q", str).receiver()
+        told = [receiver.is_stopping]
+
+        def handle(_: str, __: mq.SyncHeldMessage) -> None:
+            told.append(receiver.is_stopping)
+            receiver.stop()
+            while not receiver.is_stopping:
+                q.status()
+
+        receiver.run(handle)
+        assert [*told, receiver.is_stopping] == [False, False, True]
+        assert q.stats("q").total == 0
