@@ -50,6 +50,13 @@ def a_message(desk: Desk) -> None:
     desk.run("mqlite send orders 'two coffees'")
 
 
+def two_letters(desk: Desk) -> None:
+    """The same queue with two dead letters."""
+    a_queue(desk)
+    desk.run("mqlite send orders 'two coffees' && mqlite send orders 'no coffee'")
+    desk.run("mqlite consume orders --exec 'exit 3' --reject-exit 3 --count 2")
+
+
 def a_certificate(desk: Desk) -> None:
     """From an authority that the newcomer trusts by name."""
     made = trustme.CA()
@@ -71,7 +78,7 @@ PAGES: Final[dict[str, Callable[[Desk], None]]] = {
     "how-to/monitoring": nothing,
     "how-to/outbox": nothing,
     "how-to/readers": a_message,
-    "how-to/retention": a_broker,
+    "how-to/retention": two_letters,
     "how-to/scaling-out": nothing,
     "how-to/secure": a_certificate,
     "how-to/serve": nothing,
