@@ -32,7 +32,7 @@ host of an agent, a terminal."""
 
 FOR_ONE_MACHINE: Final = {
     "examples/walk-through": "installs from a registry; tests/packages/test_installed.py installs",
-    "how-to/backup": "a cron job and somebody's bucket; the newcomer runs the command in it",
+    "how-to/backup": "somebody's bucket; tests/deploy/test_backup_script.py brings one",
     "how-to/kubernetes": "a cluster; tests/deploy/test_cluster.py follows it if asked to",
     "how-to/live-monitor": "installs from a registry; tests/packages/test_installed.py installs",
     "how-to/monitoring": "containers; tests/deploy/test_engine.py follows it if asked to",
