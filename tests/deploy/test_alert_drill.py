@@ -127,11 +127,11 @@ def it_is_busy_and_then_clients_fail_and_nobody_works_off(drill: Drill, _: int) 
         q.create_queue("again", max_delivery_count=1000)
         q.send_one("again", b"too much for its handler")
         q.subscribe("sold", "accounts", filter='int(properties["cents"]) > 500')
+        dead_letters_come_at_once(drill, q)
 
         def go_wrong() -> None:
             for _each in range(5):
                 drill.guess()
-            q.receive("flood")[0].reject("spoilt")
             q.receive("again")[0].abandon()
             q.send_one("sold", b"without its price")
 
@@ -145,6 +145,20 @@ def it_is_busy_and_then_clients_fail_and_nobody_works_off(drill: Drill, _: int) 
         q.purge_active("flood", expected_count=q.stats("flood").active)
         q.purge_active("again", expected_count=1)
     drill.until_clear()
+
+
+def dead_letters_come_at_once(drill: Drill, q: mq.SyncHandle) -> None:
+    """All of them between two scrapes, and none after."""
+    where = f'instance="{drill.address}", queue="burst"'
+    q.create_queue("burst")
+    q.send("burst", [b"x"] * 10)
+    counts = f'mqlite_queue_messages{{{where}, state="dead_lettered"}}'
+    until(lambda: drill.prometheus.series(counts), lambda: "no scrape")
+    for message in q.receive("burst", max_messages=10):
+        message.reject("spoilt")
+    alert = f'ALERTS{{{where}, alertname="MqliteDeadLettersGrow", alertstate="firing"}}'
+    until(lambda: drill.prometheus.series(alert), lambda: "nobody is told of a burst")
+    drill.firing()
 
 
 def every_panel_shows_something(drill: Drill) -> None:

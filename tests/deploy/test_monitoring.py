@@ -56,6 +56,17 @@ def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
         assert ("/ " not in rule.partition("annotations")[0]) or "> 0)" in divisor, name
 
 
+def test_what_grew_within_a_window_is_told_before_it_is_out_of_it() -> None:
+    by_window = {
+        name: "for:" in rule
+        for name, rule in alerts().items()
+        if re.search(r"\b(changes|delta|increase)\(", rule.partition("labels:")[0])
+    }
+    assert by_window == dict.fromkeys(
+        ("MqliteRestarts", "MqliteDeadLettersGrow", "MqliteFiltersFail"), False
+    )
+
+
 def test_the_page_lists_every_alert_with_its_severity() -> None:
     page = (MONITORING.parents[1] / "docs" / "how-to" / "monitoring.md").read_text("utf-8")
     listed = re.findall(r"^\| `(\w+)` \((\w+)\) \| .+ \| (.+) \|$", page, flags=re.MULTILINE)
