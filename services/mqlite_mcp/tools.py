@@ -34,6 +34,7 @@ DESTROYS: Final = types.ToolAnnotations(
 ENDS: Final = types.ToolAnnotations(
     read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
 )
+"""Also of what replaces settings: nobody can ask for those that were there before."""
 
 WORDS: Final[dict[str, str]] = {
     "queue": "Name of the queue (or of a subscription's queue).",
@@ -177,7 +178,7 @@ COUNT = "At most so many, oldest first; 0 or absent: all."
 TOOLS: Final[tuple[Tool, ...]] = (
     Tool("list_queues", "List queues", wire.ListQueuesRequest, READS,
          "List all queues, subscription queues included, with their main settings."),
-    Tool("create_queue", "Create a queue", wire.CreateQueueRequest, REPEATS,
+    Tool("create_queue", "Create a queue", wire.CreateQueueRequest, ENDS,
          "Create a queue with default settings. If it exists, its settings are REPLACED by the"
          " defaults; its messages stay. Look with list_queues first.",
          required={"name": "Name of the queue."}),

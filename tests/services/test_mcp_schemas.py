@@ -149,7 +149,7 @@ def test_hints_say_what_reads_what_destroys_and_what_may_be_repeated() -> None:
         "list_queues", "peek", "stats", "observe", "list_keys"
     }  # fmt: skip
     assert {name for name, hint in hints.items() if hint.destructive_hint} == {
-        "purge", "reject", "revoke_key"
+        "create_queue", "purge", "reject", "revoke_key"
     }  # fmt: skip
     assert {name for name, hint in hints.items() if hint.idempotent_hint} == {
         "complete", "renew", "create_queue", "revoke_key"
