@@ -2,15 +2,16 @@
 
 Called by `dispatch` through the command table; `topology` owns the file. Rules: an apply asks first
 and changes only what differs, so that a second one does nothing; what is not in the file stays
-unless somebody says how many things may go; nothing that holds a message is deleted; every change
-is told when it is made, and one that fails ends the run with what was done before it.
+unless somebody says how many things may go; nothing that holds a message is deleted; what somebody
+else made since the look is left alone, as far as the calls can say; every change is told when it is
+made, and one that fails ends the run with what was done before it.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from mqlite_actor.contract.errors import MqliteError
+from mqlite_actor.contract.errors import GenerationConflict, MqliteError, NotFound
 from mqlite_actor.contract.ext import (
     DeleteSubscriptionRequest,
     DescribeQueueRequest,
@@ -19,7 +20,6 @@ from mqlite_actor.contract.ext import (
 )
 from mqlite_actor.contract.limits import MIB
 from mqlite_actor.contract.wire import (
-    CreateQueueRequest,
     DeleteQueueRequest,
     Filter,
     ListQueuesRequest,
@@ -28,7 +28,7 @@ from mqlite_actor.contract.wire import (
     SubscribeRequest,
 )
 from mqlite_cli.bodies import read_file
-from mqlite_cli.escaping import field
+from mqlite_cli.escaping import field, quoted
 from mqlite_cli.foretelling import tell
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.output import Form
@@ -157,13 +157,33 @@ def _make(
 def _put(caller: Caller, change: Change, wanted: Topology, generations: dict[str, str]) -> None:
     name, settings = change.name, wanted.queues[change.name]
     subscription = wanted.subscriptions.get(name)
+    if change.change == "create" and not subscription:
+        config = msgspec.convert(settings, QueueConfig)
+        if not caller.call(UpdateQueueRequest(name, create=config)).created:
+            raise _made_meanwhile(name)
+        return
+    if change.change == "create":
+        _look_for(caller, name)
     if subscription and (change.change == "create" or "filter" in change.settings):
         caller.call(SubscribeRequest(subscription.topic, name, Filter(subscription.expr)))
-    if change.change == "create" and not subscription:
-        caller.call(CreateQueueRequest(name, msgspec.convert(settings, QueueConfig)))
-    elif set(change.settings) - {"topic", "filter"}:
+    if set(change.settings) - {"topic", "filter"}:
         patch = msgspec.convert(settings, QueuePatch)
         caller.call(UpdateQueueRequest(name, patch, generations.get(name, "")))
+
+
+def _look_for(caller: Caller, name: str) -> None:
+    """Raise if it is there by now: no call makes a subscription only where there is none."""
+    try:
+        caller.call(DescribeQueueRequest(name))
+    except NotFound:
+        return
+    raise _made_meanwhile(name)
+
+
+def _made_meanwhile(name: str) -> GenerationConflict:
+    return GenerationConflict(
+        f"{quoted(name)} was made by somebody else meanwhile and is left so; diff says what differs"
+    )
 
 
 def _delete(caller: Caller, name: str, there: Topology, generations: dict[str, str]) -> None:

@@ -168,7 +168,7 @@ def test_a_failure_says_how_far_it_came(mqlite: Inline) -> None:
 
         def failing(request: Recorded) -> bytes | None:
             no = refusal(507, "storage_full", "the disk is full")
-            return no if request.target.endswith("CreateQueue") else answer(request)
+            return no if b'"create"' in request.body else answer(request)
 
         with loopback(failing) as server:
             mqlite.environ["MQLITE_ENDPOINT"] = server.url
@@ -176,6 +176,36 @@ def test_a_failure_says_how_far_it_came(mqlite: Inline) -> None:
     assert done.text.startswith("+ subscription gold ")
     assert done.err.startswith("error: storage_full: the disk is full; at + queue ")
     assert "1 of 3 changes were made; apply again for the rest" in done.err
+
+
+@pytest.mark.parametrize("name", ["orders", "gold"])
+def test_what_somebody_made_meanwhile_keeps_its_settings(mqlite: Inline, name: str) -> None:
+    theirs = {
+        "orders": ("CreateQueue", b'{"name": "orders", "config": {"dedup_window_ms": 7000}}'),
+        "gold": ("Subscribe", b'{"topic": "sales", "name": "gold", "filter": {"expr": "false"}}'),
+    }
+    with engine_replies() as answer:
+
+        def meanwhile(request: Recorded) -> bytes | None:
+            seen = answer(request)
+            if request.call.endswith("ListSubscriptions") and name in theirs:
+                call, body = theirs.pop(name)  # once apply has looked
+                answer(Recorded(f"/mqlite.v1.AdminService/{call}", [], body))
+            return seen
+
+        with loopback(meanwhile) as server:
+            mqlite.environ["MQLITE_ENDPOINT"] = server.url
+            done = mqlite.run("apply", "t.toml", check=1)
+            assert f'generation_conflict: "{name}" was made by somebody else' in done.err
+            assert f"at + {'queue' if name == 'orders' else 'subscription'} {name} " in done.err
+            assert f"{done.text.count('+ ')} of 3 changes were made" in done.err
+            (line,) = (
+                each for each in mqlite.run("diff", "t.toml", check=1).text.splitlines()
+                if each.startswith("~ ")
+            )  # fmt: skip
+            assert ("dedup=7s->1h" if name == "orders" else "filter=false->") in line
+            mqlite.ok("apply", "t.toml")
+            assert mqlite.ok("diff", "t.toml") == "(no differences)\n"
 
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=12)
