@@ -27,6 +27,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from mqlite_broker.door_app import DoorApp, DoorResponse, log
 from mqlite_broker.door_connection import Connection
 from mqlite_broker.door_inbox import Bell, Ingress, IngressStatistics
+from mqlite_broker.door_intake import HeadBudget
 from mqlite_broker.door_limits import CROWDED_SECONDS, HEADS_BYTES, LIFESPAN_SECONDS, DoorLimits
 from mqlite_broker.door_state import Doorway, Guests
 from mqlite_broker.lane import Lane
@@ -81,7 +82,7 @@ class Door:
             ingress=ingress or Ingress(limits.ingress_bytes_max),
             stopping=stopping,
             stirred=self._stir,
-            heads=Ingress(max(HEADS_BYTES, limits.header_bytes_max)),
+            heads=HeadBudget(max(HEADS_BYTES, limits.header_bytes_max)),
             tls=tls,
             has_lane=rpc is not None,
         )

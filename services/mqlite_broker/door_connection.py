@@ -167,11 +167,19 @@ class Connection(TCPServer):
             while talk.phase is not Phase.OVER:
                 if self._inbox.size:
                     await talk.handle(RawData(self._inbox.take()))
+                    if not self._may_hold_head():
+                        self._hang_up()  # as a block that does not end in time: without a word
                     continue
                 with trio.CancelScope(deadline=talk.due) as patience:
                     await self._inbox.filled.wait()
                 if patience.cancelled_caught and not await talk.overdue():
                     self._hang_up()
+
+    def _may_hold_head(self) -> bool:
+        """False if what the parser keeps is a part of a header block that there is no room for."""
+        if self._talk.phase not in (Phase.HEAD, Phase.IDLE) or self._head.is_taken:
+            return True  # without the copy that looking into a large block costs
+        return self._head.hold(len(self._talk.wire.trailing_data[0]))
 
     async def _read_data(self) -> None:
         """Read until the connection ends, by either side; then nothing new is started for it."""
@@ -199,13 +207,9 @@ class Connection(TCPServer):
     async def _take_in(self, data: bytes) -> None:
         """Queue bytes for the feeder; at the bound wait, or cut a client that pipelines more.
 
-        Waiting is harmless before the request is complete, since nothing was done for it yet. A
-        header block for which there is no room ends the connection.
+        Waiting is harmless before the request is complete, since nothing was done for it yet.
         """
         talk = self._talk
-        if talk.phase in (Phase.HEAD, Phase.IDLE) and not self._head.grow(len(data)):
-            self._hang_up()  # as a block that does not end in time: without a word
-            return
         self._inbox.put(data)
         while self._inbox.size > self.doorway.limits.pipeline_bytes_max:
             if talk.phase is Phase.OVER:

@@ -2,7 +2,8 @@
 
 `DoorProtocol` makes an `Intake` for each body and asks it about each piece; `Connection` has a
 `HeadRoom` for its header blocks.
-Rules: what is over the limit is counted and not kept (Quart raises RequestEntityTooLarge by the
+Rules: a header block is what the parser keeps of one, so a body that came with its head is none;
+what is over the limit is counted and not kept (Quart raises RequestEntityTooLarge by the
 declared length, or by the piece that crosses the limit); a large body has room before it is read.
 """
 
@@ -12,6 +13,7 @@ import math
 
 import trio
 
+from mqlite_broker.door_app import log
 from mqlite_broker.door_inbox import Ingress
 from mqlite_broker.door_limits import BODY_FREE_BYTES, HEAD_FREE_BYTES
 
@@ -59,6 +61,30 @@ class Intake:
         self._admitted = 0
 
 
+class HeadBudget(Ingress):
+    """Room for large header blocks over all connections; the log hears once that it is used up."""
+
+    __slots__ = ("_is_used_up",)
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(bytes_max)
+        self._is_used_up = False
+
+    def take_at_once(self, size: int) -> int:
+        """As the parent's."""
+        taken = super().take_at_once(size)
+        if not taken and not self._is_used_up:
+            self._is_used_up = True
+            log.warning("too many large header blocks at once; connections with more are closed")
+        return taken
+
+    def give(self, size: int) -> None:
+        """As the parent's."""
+        super().give(size)
+        if not self.bytes_used:
+            self._is_used_up = False
+
+
 class HeadRoom:
     """The bytes of one header block that is being read.
 
@@ -66,18 +92,21 @@ class HeadRoom:
     never: nobody waits for a block that no honest client sends.
     """
 
-    __slots__ = ("_budget", "_limit", "_seen", "_taken")
+    __slots__ = ("_budget", "_limit", "_taken")
 
-    def __init__(self, limit: int, budget: Ingress) -> None:
+    def __init__(self, limit: int, budget: HeadBudget) -> None:
         self._limit = limit
         self._budget = budget
-        self._seen = 0
         self._taken = 0
 
-    def grow(self, size: int) -> bool:
-        """Count bytes of the block; false if there is no room for a block of this length."""
-        self._seen += size
-        if not self._taken and self._seen > HEAD_FREE_BYTES:
+    @property
+    def is_taken(self) -> bool:
+        """Whether there is room for all that the block may grow to."""
+        return self._taken > 0
+
+    def hold(self, size: int) -> bool:
+        """The block has this length by now; false if there is no room for it."""
+        if not self._taken and size > HEAD_FREE_BYTES:
             self._taken = self._budget.take_at_once(self._limit)
             return self._taken > 0
         return True
@@ -85,4 +114,4 @@ class HeadRoom:
     def end(self) -> None:
         """The block is complete, or its client has left: give the room back."""
         self._budget.give(self._taken)
-        self._seen = self._taken = 0
+        self._taken = 0

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from mqlite_broker.door_app import DoorApp
     from mqlite_broker.door_inbox import Ingress
+    from mqlite_broker.door_intake import HeadBudget
     from mqlite_broker.door_limits import DoorLimits
 
 
@@ -78,7 +79,7 @@ class Doorway:
     stopping: trio.Event
     stirred: Callable[[], None]
     """Told whenever a connection becomes idle."""
-    heads: Ingress
+    heads: HeadBudget
     """Room for large header blocks; `ingress` is for bodies."""
     tls: ssl.SSLContext | None = None
     """Keys of this port; None: HTTP in clear."""
