@@ -191,7 +191,7 @@ class Engine:
             )
         outbox.check_outside()
         if not is_clean:
-            mistakes.check(request)
+            request = mistakes.check(request)
         local = self._local.get(type(request))
         if local is not None:
             return cast("R", await local(request))

@@ -118,7 +118,7 @@ class UserTransaction:
     def call(self, request: Any) -> Any:  # noqa: ANN401  # the table pairs the types
         """Run a verb of the queue inside this transaction."""
         self._check()
-        mistakes.check(request)
+        request = mistakes.check(request)
         room = self._store.room
         if isinstance(request, SENDS) and not room.has_room(lambda: admission.weigh(request)):
             raise nearly_full()

@@ -68,7 +68,7 @@ class Outside:
                 f"a reader only looks: {type(request).__name__} needs the engine that owns the"
                 " file, or its broker"
             )
-        mistakes.check(request)
+        request = mistakes.check(request)
         return cast("R", self._ask(request, look or Look(self._clock)))
 
     def new_look(self) -> Look:

@@ -118,7 +118,7 @@ class Link:
         the cancellation; a receive under leases then gives its messages back and raises. The
         answer to a cancellation is waited for, LINK_CANCEL_SECONDS at most.
         """
-        mistakes.check(request)
+        request = mistakes.check(request)
         while True:
             number = self._next_id()
             item = frames.encoded_ask(number, request)

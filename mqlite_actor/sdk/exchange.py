@@ -104,7 +104,7 @@ class HttpParts(NamedTuple):
 def to_http(request: wire.Request[Any], *, token: str = "") -> HttpParts:
     """The HTTP form of `request`. InvalidArgument if a value in it is none of the contract, or the
     token cannot be sent."""
-    mistakes.check(request)
+    request = mistakes.check(request)
     call = BY_REQUEST[type(request)]
     headers = {"Content-Type": "application/json"}
     if token:
@@ -326,4 +326,4 @@ def _sendable(token: str) -> str:
         raise InvalidArgument(
             "the token holds a blank, a line break or another character that no header can carry"
         )
-    return token
+    return mistakes.plain_text(token)

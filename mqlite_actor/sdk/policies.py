@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.contract.mistakes import plain_text
 from mqlite_actor.sdk.durations import Duration, duration_to_ms
 from mqlite_actor.sdk.message import Received
 
@@ -56,7 +57,7 @@ def fault_of(verdict: object) -> str:
 def storable(text: str) -> str:
     """A text of a verdict as it can be stored: what a message said gets into it, and that may be
     half a surrogate pair, or as long as a body."""
-    return text[:TEXT_MAX].encode("utf-8", "backslashreplace").decode()
+    return plain_text(text)[:TEXT_MAX].encode("utf-8", "backslashreplace").decode()
 
 
 def checked(policy: Policy, field: str) -> Policy:

@@ -19,6 +19,7 @@ from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import DedupConflict, InvalidArgument, MqliteError, quoted
 from mqlite_actor.contract.ext import ReleaseRequest
 from mqlite_actor.contract.limits import KIB, MIB
+from mqlite_actor.contract.mistakes import plain_text
 from mqlite_actor.contract.wire import Message
 from mqlite_actor.sdk.durations import Duration, duration_to_ms
 from mqlite_actor.sdk.instants import to_ms
@@ -95,7 +96,7 @@ def payload(body: Body) -> tuple[bytes, str]:
         return body, ""
     if isinstance(body, str):
         try:
-            return body.encode(), ""
+            return plain_text(body).encode(), ""
         except UnicodeEncodeError as error:
             raise InvalidArgument("body: half of a surrogate pair is no text") from error
     if isinstance(body, bytes | bytearray | memoryview):
@@ -139,13 +140,20 @@ def _size(message: Message) -> int:
 def as_json(value: object) -> bytes:
     """A value as a JSON payload; InvalidArgument if JSON cannot hold it."""
     try:
-        encoded = msgspec.json.encode(value)
+        encoded = msgspec.json.encode(value, enc_hook=_plain_json)
         # The encoder makes null of numbers that JSON does not have: an amount would be gone.
         if b"null" in encoded and not _is_finite(_built(value)):
             raise InvalidArgument("body: JSON has no nan and no infinity; send None or a text")
         return encoded
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidArgument(f"body: JSON cannot hold it: {error}") from error
+
+
+def _plain_json(value: object) -> str:
+    """What stands for a value that the encoder does not know: text of the program's own kind."""
+    if isinstance(value, str):
+        return plain_text(value)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
 def _built(value: object) -> object:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from mqlite_actor.contract.mistakes import plain_text
 from mqlite_actor.storage.database import Row, Statement, Value
 
 Condition = dict[str, Any]
@@ -143,7 +144,7 @@ def rows(result: StepResult | None) -> list[Row]:
 
 
 def _step(step: Step) -> dict[str, Any]:
-    stmt: dict[str, Any] = {"sql": step.sql, "want_rows": _returns(step.sql)}
+    stmt: dict[str, Any] = {"sql": plain_text(step.sql), "want_rows": _returns(step.sql)}
     if step.arguments:
         stmt["args"] = [_wire(value) for value in step.arguments]
     return {"stmt": stmt} if step.condition is None else {"stmt": stmt, "condition": step.condition}
@@ -160,9 +161,9 @@ def _wire(value: Value) -> dict[str, Any]:
     if isinstance(value, int):
         return {"type": "integer", "value": str(int(value))}
     if isinstance(value, float):
-        return {"type": "float", "value": value}
+        return {"type": "float", "value": float(value)}
     if isinstance(value, str):
-        return {"type": "text", "value": value}
+        return {"type": "text", "value": plain_text(value)}
     return {"type": "blob", "base64": b64encode(value).rstrip(b"=").decode("ascii")}
 
 

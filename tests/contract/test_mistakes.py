@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
+import msgspec
 import pytest
 
 from mqlite_actor.contract import ext, keys, limits, wire
@@ -109,6 +110,89 @@ def test_what_the_wire_takes_passes() -> None:
         wire.StatusRequest(),
     ):
         check(request)
+
+
+class Own(str):
+    """Texts of a program's own, which no encoder knows."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "other"
+
+
+class Octets(bytes):
+    """Bodies of a program's own."""
+
+
+ITEM = wire.SettleItem(1, "t")
+
+PLAIN: list[tuple[wire.Request[Any], wire.Request[Any]]] = [
+    *((sending(**{name: Own("é")}), sending(**{name: "é"})) for name in TEXTS),
+    (sending(properties={Own("k"): "v"}), sending(properties={"k": "v"})),
+    (sending(properties={"a": "b", "k": Own("é")}), sending(properties={"a": "b", "k": "é"})),
+    (sending(body=Octets(b"b")), sending(body=b"b")),
+    (sending(body=memoryview(b"axb")[::2]), sending(body=b"ab")),
+    (sending(ttl_ms=Sized.LARGE), sending(ttl_ms=100)),
+    (
+        wire.ScheduleRequest(queue=Own("q"), messages=[Message()], ttl_ms=Sized.LARGE),
+        wire.ScheduleRequest(queue="q", messages=[Message()], ttl_ms=100),
+    ),
+    (
+        ext.SendResultRequest(queue=Own("q"), messages=[Message()], request_id=Own("r")),
+        ext.SendResultRequest(queue="q", messages=[Message()], request_id="r"),
+    ),
+    (
+        wire.CompleteBatchRequest(queue="q", messages=[ITEM, wire.SettleItem(2, Own("t"))]),
+        wire.CompleteBatchRequest(queue="q", messages=[ITEM, wire.SettleItem(2, "t")]),
+    ),
+    (
+        wire.CompleteBatchRequest(messages=wrong((ITEM, wire.SettleItem(Sized.LARGE, "t")))),
+        wire.CompleteBatchRequest(messages=[ITEM, wire.SettleItem(100, "t")]),
+    ),
+    (
+        wire.ReceiveDeferredRequest(queue="q", seq_numbers=[1, Sized.LARGE]),
+        wire.ReceiveDeferredRequest(queue="q", seq_numbers=[1, 100]),
+    ),
+    (
+        keys.CreateKeyRequest(name="n", permissions=["send", Own("é")]),
+        keys.CreateKeyRequest(name="n", permissions=["send", "é"]),
+    ),
+    (
+        wire.CreateQueueRequest(config=wire.QueueConfig(kind=Own("k"), dedup_window_ms=Sized(100))),
+        wire.CreateQueueRequest(config=wire.QueueConfig(kind="k", dedup_window_ms=100)),
+    ),
+    (patching(dlq_max_count=Sized.LARGE), patching(dlq_max_count=100)),
+    (
+        resubmitting(subject=Own("s"), properties={Own("k"): Own("v")}, body=Octets(b"b")),
+        resubmitting(subject="s", properties={"k": "v"}, body=b"b"),
+    ),
+    (
+        wire.TestFilterRequest(message=Message(subject=Own("s"))),
+        wire.TestFilterRequest(message=Message(subject="s")),
+    ),
+]
+
+
+def test_texts_numbers_and_bodies_of_own_kinds_become_plain_ones() -> None:
+    for given, plain in PLAIN:
+        checked = check(given)
+        assert type(checked) is type(given)
+        assert msgspec.json.encode(checked) == msgspec.json.encode(plain)
+
+
+def test_what_is_plain_is_not_copied_and_what_is_given_not_changed() -> None:
+    for given, plain in PLAIN:
+        before = repr(given)
+        check(given)
+        assert repr(given) == before
+        assert check(plain) is plain
+    request = sending(subject=WHOLE, properties={WHOLE: WHOLE}, ttl_ms=1)
+    assert check(request) is request
+    first, second = PLAIN[0][0], check(PLAIN[0][0])
+    assert isinstance(first, wire.SendRequest)
+    assert isinstance(second, wire.SendRequest)
+    assert second.messages[0] is first.messages[0], "a message beside it is not copied either"
 
 
 HALVES: list[tuple[str, wire.Request[Any]]] = [
