@@ -8,7 +8,6 @@ program's own handlers come back when `run` ends.
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -19,7 +18,7 @@ from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk.background import Background
 from mqlite_actor.sdk.receiver import Receiver, SyncHandler, is_for_loop
 from mqlite_actor.sdk.receiving import ReceiverOptions, settings_of
-from mqlite_actor.sdk.stopping import StopSignals
+from mqlite_actor.sdk.stopping import StopSignals, check_signals
 
 NOT_PLAIN = "handler: a plain function here; coroutines need connect() or open_embedded()"
 """Said of a handler that only a loop could run."""
@@ -54,6 +53,7 @@ class SyncReceiver:
             raise InvalidArgument(NOT_PLAIN)
         if self._receiver is not None:
             raise InvalidArgument("a receiver runs once; make another one")
+        check_signals(self._signals)
         with self._lend() as background:
             self._background = background
             self._receiver = background.call(partial(_made, background, self._queue, self._options))
@@ -75,8 +75,6 @@ class SyncReceiver:
 
     @contextmanager
     def _heeding(self, receiver: Receiver) -> Iterator[None]:
-        if self._signals and threading.current_thread() is not threading.main_thread():
-            raise InvalidArgument("stop_signals: signals arrive in the main thread; run it there")
         seen: list[int] = []
         signals = StopSignals()
 

@@ -36,7 +36,7 @@ from mqlite_actor.sdk.held import HeldMessage, SyncHeldMessage
 from mqlite_actor.sdk.policies import Retry, Verdict, fault_of, storable
 from mqlite_actor.sdk.receiving import ReceiverHooks, Settings
 from mqlite_actor.sdk.renewal import Renewal
-from mqlite_actor.sdk.stopping import StopSignals
+from mqlite_actor.sdk.stopping import StopSignals, check_signals
 from mqlite_actor.sdk.unbroken import in_thread, to_an_end
 
 AsyncHandler = Callable[[HeldMessage], Awaitable[object]]
@@ -99,6 +99,7 @@ class Receiver:
         """
         if self._is_started:
             raise InvalidArgument("a receiver runs once; make another one")
+        check_signals(self._settings.stop_signals)
         self._is_started = True
         self._handler = _invoker(handler, self._settings.concurrency)
         try:

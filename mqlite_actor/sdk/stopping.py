@@ -8,13 +8,23 @@ a second signal does. Rule: it may be asked inside of a signal handler, so it ta
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
+from signal import Signals
 from typing import Final
 
 from mqlite_actor.clock import Clock, SystemClock
+from mqlite_actor.contract.errors import InvalidArgument
 
 ECHO_SECONDS: Final = 0.5
 """Two signals that are closer are one wish: far more than there is between two that one cause has
 sent, and no longer than a person needs to see that the first one did not do."""
+
+
+def check_signals(signals: Sequence[Signals]) -> None:
+    """InvalidArgument where a receiver that is to heed them would hear nothing of them."""
+    if signals and threading.current_thread() is not threading.main_thread():
+        raise InvalidArgument("stop_signals: signals arrive in the main thread; run it there")
 
 
 class StopSignals:
