@@ -225,9 +225,11 @@ class TypedReceiver(Generic[T]):
 class _Coloured:
     """A handler in its colour: on the loop what is to be awaited, in a thread a plain function.
 
-    A wrapper may look plain and return what is to be awaited. That is seen at its first message:
-    what it returned is awaited on the loop, where every later message is handled. It is never
-    called twice for one, since it may have worked before it returned.
+    A lambda or a wrapper looks plain and may return what is to be awaited. What it wraps tells
+    nothing, since it may have run that to its end in a loop of its own, and what blocks must not
+    come onto ours. So that is seen at its first message: what it returned is awaited on the loop,
+    where every later message is handled. It is never called twice for one, since it may have worked
+    before it returned.
     """
 
     __slots__ = ("_function", "_is_for_loop", "_kind", "_threads")
@@ -235,7 +237,7 @@ class _Coloured:
     def __init__(self, function: Any, kind: Any) -> None:  # noqa: ANN401  # whatever is given
         self._function = function
         self._kind = kind
-        self._is_for_loop = _may_be_for_loop(function)
+        self._is_for_loop = is_for_loop(function)
         self._threads = anyio.CapacityLimiter(CONCURRENCY_MAX)  # the receiver bounds them
 
     async def handle(self, message: HeldMessage) -> None:
@@ -251,13 +253,6 @@ class _Coloured:
 
     def _called(self, message: HeldMessage | SyncHeldMessage) -> object:
         return self._function(value_of(message, self._kind), message)
-
-
-def _may_be_for_loop(handler: Any) -> bool:  # noqa: ANN401  # whatever a program gives
-    """Whether a coroutine function is, or is behind, it: a decorated one may not look like one.
-
-    A lambda may hide either, and what blocks must not come onto the loop: see `_Coloured`."""
-    return is_for_loop(handler) or inspect.iscoroutinefunction(inspect.unwrap(handler))
 
 
 def value_of(message: Received, kind: type[T]) -> T:

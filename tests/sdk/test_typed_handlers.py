@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import functools
 import threading
@@ -29,6 +30,16 @@ def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
     return outer
 
 
+def run_apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A plain function that runs a coroutine function in a loop of its own."""
+
+    @functools.wraps(function)
+    def outer(*given: object) -> Any:  # noqa: ANN401  # what the inner one gives
+        return asyncio.run(function(*given))
+
+    return outer
+
+
 class Wrapper:
     """An object whose call returns what is to be awaited."""
 
@@ -41,7 +52,11 @@ class Wrapper:
 
 @both_loops
 @pytest.mark.parametrize(
-    "kind", ["plain", "plain lambda", "coroutine", "decorated", "lambda", "object", "method"]
+    "kind",
+    [
+        *("plain", "plain lambda", "plain around a coroutine", "plain decorated"),
+        *("coroutine", "decorated", "lambda", "object", "method"),
+    ],
 )
 def test_a_typed_receiver_runs_a_handler_of_any_kind_once(backend: str, kind: str) -> None:
     async def body(q: mq.Embedded) -> None:
@@ -62,7 +77,12 @@ def test_a_typed_receiver_runs_a_handler_of_any_kind_once(backend: str, kind: st
             if value == "stop":
                 anyio.from_thread.run_sync(receiver.stop)
 
+        async def work(value: str, message: mq.SyncHeldMessage) -> None:
+            plain(value, message)  # it blocks a loop, but only its own
+
         handlers: dict[str, Any] = {
+            "plain around a coroutine": run_apart(work),
+            "plain decorated": decorated(plain),
             "plain": plain,
             "plain lambda": lambda *given: plain(*given),  # noqa: PLW0108  # that is the question
             "coroutine": handle,
