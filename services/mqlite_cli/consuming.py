@@ -38,6 +38,7 @@ from mqlite_cli.giving_back import releasing
 from mqlite_cli.grammar import Arguments
 from mqlite_cli.idling import Silence
 from mqlite_cli.invocation import Caller, Invocation
+from mqlite_cli.process_groups import kill_all
 from mqlite_cli.refusals import Interrupted, Refusal
 from mqlite_cli.renewing import Renewer
 from mqlite_cli.running import KILL_SECONDS, Command, Ended, Stopped
@@ -89,7 +90,7 @@ def consume(run: Invocation) -> int:
     """`consume QUEUE --exec CMD`: until a signal, `--count` or `--idle` ends it."""
     worker = _Worker(run, _plan(run))
     try:
-        run.held_session(worker.work, leave=worker.leave)
+        run.held_session(worker.work, leave=worker.leave, at_once=kill_all)
     except Interrupted as interrupted:
         # Whoever stops a service with SIGTERM wants to know whether it stopped in order.
         if interrupted.number != signal.SIGTERM or not worker.is_drained:

@@ -104,13 +104,20 @@ class Invocation:
                 return work(_patient(client, self.arguments))
         return self._run_on_store(target, work)
 
-    def held_session(self, work: Callable[[Caller], T], *, leave: Callable[[], None]) -> T:
+    def held_session(
+        self,
+        work: Callable[[Caller], T],
+        *,
+        leave: Callable[[], None],
+        at_once: Callable[[], None] | None = None,
+    ) -> T:
         """The same for work that holds leases. SIGINT and SIGTERM do not end it: they call `leave`,
-        in another thread than `work`, and then raise Interrupted."""
+        in another thread than `work`, and then raise Interrupted. A second one calls `at_once`, and
+        ends the process."""
         from mqlite_cli.supervision import supervised  # noqa: PLC0415 - needed by few commands
 
         self.choose()  # its warnings and refusals belong in front of everything else
-        return supervised(lambda: self.session(work), leave=leave)
+        return supervised(lambda: self.session(work), leave=leave, at_once=at_once)
 
     def on_store(self, work: Callable[[StoreCaller], T]) -> T:
         """Run `work` on the local store; the handler has refused anything else."""

@@ -2,13 +2,16 @@
 
 Used by `consuming`, from a thread for each message. Rules: a command gets a process group of its
 own, so that a Ctrl-C meant for us does not end it in the middle of its work, and so that ending it
-ends what it started; what it prints goes where ours goes; one that reads nothing of its input is no
-failure; exit 0 is a success, also of one that was asked to end: only it knows what it has done.
+ends what it started; one that was ended is over when its whole group is, not with its shell, which
+dies first: until then somebody works on the message; what it prints goes where ours goes; one that
+reads nothing of its input is no failure; exit 0 is a success, also of one that was asked to end:
+only it knows what it has done.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import signal
 import subprocess
@@ -21,17 +24,20 @@ import msgspec
 
 from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract.wire import Message
+from mqlite_cli.process_groups import KILL, OWN_GROUP, begun, is_over, over, signal_group
 from mqlite_cli.refusals import Refusal
 
 KILL_SECONDS = 5.0
 """Between asking a command to end and ending it."""
 
+_LOOK_SECONDS = 0.01
+_LOOK_SECONDS_MAX = 0.25
+"""Between two looks at a group, doubled each time: only its first process tells us of its end."""
+
 _NOT_STARTED = 126
 """What a shell says of a command that cannot be started."""
 
-_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has none
 _CLOCK = SystemClock()
-_OWN_GROUP = None if sys.platform == "win32" else 0
 
 _IN_ENVIRONMENT = {
     "MESSAGE_SEQ": "seq_number",
@@ -93,17 +99,11 @@ class Command:
             if error.errno == errno.E2BIG:
                 return Ended(_NOT_STARTED, "the metadata is too large for an environment")
             raise Refusal(f"cannot run a shell: {error.strerror}") from error
-        feeder = threading.Thread(target=_feed, args=(process, self._message.body), daemon=True)
-        reaper = threading.Thread(target=self._reap, args=(process,), daemon=True)
+        begun(process.pid)
         try:
-            feeder.start()
-            reaper.start()
-        except RuntimeError as error:  # no more threads are to be had
-            _signal(process, _KILL)
-            process.communicate()
-            raise Refusal(f"cannot run a command beside others: {error}") from error
-        is_late = self._wait(process)
-        reaper.join()
+            is_late = self._watch(process)
+        finally:
+            over(process.pid)
         code = process.returncode
         if code and self._is_stopped:
             raise Stopped
@@ -117,8 +117,25 @@ class Command:
             shell=True,
             stdin=subprocess.PIPE,
             env={**os.environ, **_environ(self._queue, self._message)},
-            process_group=_OWN_GROUP,
+            process_group=OWN_GROUP,
         )
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> bool:
+        """Feed it and wait for its end; whether it was ended for its own limit."""
+        feeder = threading.Thread(target=_feed, args=(process, self._message.body), daemon=True)
+        reaper = threading.Thread(target=self._reap, args=(process,), daemon=True)
+        try:
+            feeder.start()
+            reaper.start()
+        except RuntimeError as error:  # no more threads are to be had
+            signal_group(process.pid, KILL)
+            process.communicate()
+            with self._changed:
+                self._is_over_within(process, math.inf)
+            raise Refusal(f"cannot run a command beside others: {error}") from error
+        is_late = self._wait(process)
+        reaper.join()
+        return is_late
 
     def _reap(self, process: subprocess.Popen[bytes]) -> None:
         process.wait()
@@ -138,12 +155,25 @@ class Command:
         return False
 
     def _end(self, process: subprocess.Popen[bytes], *, is_own_limit: bool) -> bool:
-        """Ask it to end, and see to it; whether it was for its own limit."""
+        """Ask it to end, and see to it; whether it was for its own limit. Returns when nobody of
+        its group is left, however long that takes: its message goes to the next one then."""
         self._is_stopped = not is_own_limit
-        _signal(process, signal.SIGTERM)
-        if not self._changed.wait_for(lambda: process.returncode is not None, KILL_SECONDS):
-            _signal(process, _KILL)
+        signal_group(process.pid, signal.SIGTERM)
+        if not self._is_over_within(process, KILL_SECONDS):
+            signal_group(process.pid, KILL)
+            self._is_over_within(process, math.inf)
         return is_own_limit
+
+    def _is_over_within(self, process: subprocess.Popen[bytes], seconds: float) -> bool:
+        """Whether nobody of its group is left, waiting so long for it; with `_changed` held."""
+        until, pause = _CLOCK.monotonic() + seconds, _LOOK_SECONDS
+        while process.returncode is None or not is_over(process.pid):
+            left = until - _CLOCK.monotonic()
+            if left <= 0:
+                return False
+            self._changed.wait(min(pause, left))
+            pause = min(2 * pause, _LOOK_SECONDS_MAX)
+        return True
 
 
 def _feed(process: subprocess.Popen[bytes], body: bytes) -> None:
@@ -153,17 +183,6 @@ def _feed(process: subprocess.Popen[bytes], body: bytes) -> None:
             stdin.write(body)
     except OSError:
         # It has closed its input or ended; its exit code says whether that was meant.
-        return
-
-
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    try:
-        if sys.platform == "win32":
-            process.send_signal(number)
-        else:
-            os.killpg(process.pid, number)
-    except ProcessLookupError:
-        # It ended by itself in this moment.
         return
 
 

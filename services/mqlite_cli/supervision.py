@@ -3,7 +3,8 @@
 Called by `invocation` for commands that hold leases. The work runs in a thread, the main thread
 waits for its end or for a signal, whichever comes first; so a work that is stuck, in a write to a
 pipe that nobody reads or on a broker that does not answer, cannot keep the signal away. The first
-signal calls `leave`, a second wish ends the process where it stands.
+signal calls `leave`, a second wish ends the process where it stands, and first `at_once` what must
+not outlive it.
 """
 
 from __future__ import annotations
@@ -59,16 +60,22 @@ class _Work(Generic[T]):
         return self.result[0]
 
 
-def supervised(function: Callable[[], T], *, leave: Callable[[], None]) -> T:
+def supervised(
+    function: Callable[[], T],
+    *,
+    leave: Callable[[], None],
+    at_once: Callable[[], None] | None = None,
+) -> T:
     """Run `function` in a thread and return or raise what it does; for the main thread.
 
     After a signal: `leave` in the main thread, LEAVE_SECONDS for `function` to end, Interrupted.
+    At a second one `at_once`, which runs in the midst of anything and may wait for nothing.
     """
     here, there = socket.socketpair()
     with here, there:
         there.setblocking(False)
         work = _Work(function, there)
-        with _signals_as_bytes(there):
+        with _signals_as_bytes(there, at_once):
             work.thread.start()
             number = here.recv(1)[0]
             if not number:
@@ -79,7 +86,7 @@ def supervised(function: Callable[[], T], *, leave: Callable[[], None]) -> T:
 
 
 @contextmanager
-def _signals_as_bytes(sock: socket.socket) -> Iterator[None]:
+def _signals_as_bytes(sock: socket.socket, at_once: Callable[[], None] | None) -> Iterator[None]:
     """Each signal is written into `sock` as its number; the second wish ends the process."""
     seen: list[int] = []
     signals = StopSignals()
@@ -89,7 +96,11 @@ def _signals_as_bytes(sock: socket.socket) -> Iterator[None]:
             return
         seen.append(number)
         if len(seen) > 1:
-            os._exit(128 + number)
+            try:
+                if at_once is not None:
+                    at_once()
+            finally:
+                os._exit(128 + number)
 
     before = {}
     wakeup = signal.set_wakeup_fd(sock.fileno(), warn_on_full_buffer=False)
