@@ -133,7 +133,7 @@ class ReceiveRequest(Request[MessagesResponse], frozen=True):
 
 
 class ReceiveDeferredRequest(Request[MessagesResponse], frozen=True):
-    """Take deferred messages by number."""
+    """Take deferred messages by number; a call may name 80,000."""
 
     queue: str = ""
     seq_numbers: list[Int] = []

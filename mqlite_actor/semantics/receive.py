@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from mqlite_actor.contract import limits
+from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.contract.wire import (
     Message,
     MessagesResponse,
@@ -34,6 +35,10 @@ TOKEN_BYTES: Final = 16
 EXPIRED_ROUNDS_MAX: Final = 8
 """Rounds of clearing expired heads within one claim (each up to MAINTENANCE_ROWS rows). A queue
 whose front is longer than that is left to the expiry pass, and the claim looks behind it."""
+
+NAMED_FACTOR: Final = 2
+"""How many numbers one ReceiveDeferred may name, in times of what it gives out (RECALLED_MAX): each
+is looked up while everybody else waits for the writer, half a second for all of them."""
 
 _encode_reply = msgspec.msgpack.Encoder().encode
 _decode_reply = msgspec.msgpack.Decoder(MessagesResponse).decode
@@ -104,8 +109,13 @@ def receive_deferred(
     """Lock deferred messages by number, in the order asked; unknown and expired ones are skipped.
 
     Stops at the byte budget of a page, or at RECALLED_MAX: what is over it stays deferred (ruling
-    R40).
+    R40). Raises InvalidArgument for more numbers than NAMED_FACTOR allows.
     """
+    named_max = NAMED_FACTOR * limits.RECALLED_MAX
+    if len(request.seq_numbers) > named_max:
+        raise InvalidArgument(
+            f"seq_numbers has {len(request.seq_numbers)} items; ask for at most {named_max} a call"
+        )
     queue = queues.find(tx, request.queue)
     until = instant(now_ms, queue.lock_duration_ms)
     found: list[Message] = []
@@ -128,9 +138,10 @@ def receive_deferred(
 
 def _deferred(tx: Transaction, numbers: Sequence[int], queue: Queue, now_ms: int) -> Iterator[Row]:
     """The rows of those numbers that can be received. One by one where a question costs nothing, so
-    that no more bodies are read than are given out; else by two questions."""
+    that no more bodies are read than are given out; else by two questions. A number that is named
+    again is asked for once."""
     if not tx.ledger.is_distant:
-        for seq in numbers:
+        for seq in dict.fromkeys(numbers):
             row = messages.first(tx.run([messages.row(seq)])[0])
             if row is not None:
                 _, queue_id, state, *_ = row

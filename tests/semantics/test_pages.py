@@ -11,9 +11,11 @@ import pytest
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
+from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.contract.ext import ExplainRequest, SearchRequest
 from mqlite_actor.contract.wire import Message, QueueConfig
 from mqlite_actor.engine.group import run_group
+from mqlite_actor.semantics.receive import NAMED_FACTOR
 from mqlite_actor.storage import messages, rows, taking
 from tests.conformance import asking
 from tests.remote.afar import afar
@@ -27,6 +29,9 @@ HEAVY: dict[str, Message] = {
     "some of each": Message(body=b"x" * 300, correlation_id="é" * 25, reply_to="x"),
 }
 """Two of one kind fill a page, one does not."""
+
+UNKNOWN = 99_999
+"""A number that no message has."""
 
 _numbers = itertools.count(1)
 
@@ -124,6 +129,46 @@ def test_whatever_is_heavy_fills_a_page(writer: Writer, queue: str, way: str, he
     if way == "deferred":
         defer_all(writer, queue)
     assert WAYS[way](writer, queue) == sent[:2]
+
+
+def test_a_deferred_message_that_is_named_again_is_looked_up_once(
+    writer: Writer, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = writer.ask(wire.SendRequest(queue=queue, messages=[Message()] * 2)).seq_numbers or []
+    defer_all(writer, queue)
+    asked: list[int] = []
+    for module, name in ((messages, "row"), (taking, "weighed")):
+        monkeypatch.setattr(module, name, noted(getattr(module, name), asked))
+    named = [*([sent[1], UNKNOWN] * 1000), sent[0], sent[1]]
+    request = wire.ReceiveDeferredRequest(queue=queue, seq_numbers=named)
+    assert numbers(writer.ask(request).messages) == [sent[1], sent[0]]
+    assert set(asked) == {*sent, UNKNOWN}
+    assert len(asked) < 50, "some turns for each, as a far store takes, and none for repetitions"
+
+
+def noted(question: Callable[[int], Any], asked: list[int]) -> Callable[[int], Any]:
+    def ask(seq: int) -> Any:  # noqa: ANN401  # as the question's own
+        asked.append(seq)
+        return question(seq)
+
+    return ask
+
+
+def test_more_numbers_than_a_call_may_name_are_refused_before_anything_else(
+    writer: Writer, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = f"{NAMED_FACTOR * limits.RECALLED_MAX:,}"
+    assert told in (wire.ReceiveDeferredRequest.__doc__ or "")
+    monkeypatch.setattr(limits, "RECALLED_MAX", 3)
+    sent = writer.ask(wire.SendRequest(queue=queue, messages=[Message()] * 2)).seq_numbers or []
+    defer_all(writer, queue)
+    for named in (range(1000, 1007), sent[:1] * 7):
+        for place in (queue, "nowhere"):
+            request = wire.ReceiveDeferredRequest(queue=place, seq_numbers=list(named))
+            with pytest.raises(InvalidArgument, match=r"seq_numbers has 7 items.* at most 6"):
+                writer.ask(request)
+    request = wire.ReceiveDeferredRequest(queue=queue, seq_numbers=[UNKNOWN] * 5 + sent[:1])
+    assert numbers(writer.ask(request).messages) == sent[:1]
 
 
 @pytest.mark.parametrize("heavy", ["dead_letter_reason", "dead_letter_description"])
