@@ -115,7 +115,8 @@ ATTEMPT_MS_MIN: Final = 300_000
 GROUP_COMMANDS_MAX: Final = 256
 GROUP_BYTES_MAX: Final = 8 * MIB
 """One transaction takes at most this much of what waits: about 10 ms of work, and little enough to
-run again one by one after a failure."""
+run again one by one after a failure. It ends sooner where it gives out PAGE_BYTES_MAX, so that
+those who are answered take theirs before more is read."""
 
 INLINE_ROWS: Final = 1024
 INLINE_GROUP_BYTES: Final = 1 * MIB

@@ -2,20 +2,22 @@
 
 The only task that touches the store. `submit` puts a command in the mailbox and returns its
 outcome; the loop hops to the storage thread once per group. It never lingers for more work: while a
-group commits, the next one gathers by itself. Cancellation (design.md 3.10): a command still in the
-mailbox, or parked, is withdrawn and certainly never ran; one that was taken runs to its end and its
-caller gets the outcome. The loop itself is shielded and ends only through `close`, after everything
-that waits was answered.
+group commits, the next one gathers by itself. What a group came not to (`given.py`) is put back in
+front, and runs when those who were answered had their turn. Cancellation (design.md 3.10): a
+command still in the mailbox, or parked, is withdrawn and certainly never ran; one that was taken
+runs to its end and its caller gets the outcome, unless its group came not to it: then it is
+withdrawn too. The loop itself is shielded and ends only through `close`, after everything that
+waits was answered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import trio
-from outcome import Error
+from outcome import Error, capture
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Internal, MqliteError, Unavailable
@@ -24,7 +26,7 @@ from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.mailbox import Job, Mailbox, Where
 from mqlite_actor.engine.meters import StorageMeter, forget_queue
 from mqlite_actor.engine.outbox import Hold
-from mqlite_actor.engine.outcomes import Answer, Done, GroupResult
+from mqlite_actor.engine.outcomes import NOT_RUN, Answer, Done, GroupResult
 from mqlite_actor.engine.place import Inline
 from mqlite_actor.engine.thread import StorageThread
 from mqlite_actor.engine.waiters import Waiters
@@ -118,18 +120,22 @@ class Actor:
             raise reason from error
         return True
 
-    def _withdraw(self, job: Job, _: object) -> trio.lowlevel.Abort:
+    def _withdraw(self, job: Job, leave: Callable[[], NoReturn]) -> trio.lowlevel.Abort:
         """The caller was cancelled."""
         if job.where is Where.TAKEN:
-            job.is_unwanted = True  # trio asks only once, so it must not be parked any more
+            job.leave = leave  # trio asks only once, so it must not wait any more
             return trio.lowlevel.Abort.FAILED
         if job.where is Where.PARKED:
             self.waiters.withdraw(job)
             return trio.lowlevel.Abort.SUCCEEDED
         self.mailbox.withdraw(job)
-        if job.has_waited:  # it was woken for work that it will not take now
-            self._wake(job.request.queue, job.request.max_messages)
+        self._pass_on(job)
         return trio.lowlevel.Abort.SUCCEEDED
+
+    def _pass_on(self, job: Job) -> None:
+        """If it was woken for work that it will not take now, somebody else is."""
+        if job.has_waited:
+            self._wake(job.request.queue, job.request.max_messages)
 
     async def run(self) -> None:
         """The loop. A fault of ours in here answers everybody and ends the engine with it."""
@@ -149,7 +155,9 @@ class Actor:
                     group = []
                     self._ran(result)
                     self.busy_with = group
-                    if len(self.mailbox):  # `take` will not wait, and others want their turn
+                    if len(
+                        self.mailbox
+                    ):  # `take` will not wait, and who was answered wants his turn
                         await trio.lowlevel.cancel_shielded_checkpoint()
                 if self.crash is not None:
                     raise self.crash
@@ -203,7 +211,11 @@ class Actor:
 
     def _deliver(self, group: list[Job], result: GroupResult) -> None:
         parked: list[Job] = []
+        left: list[Job] = []
         for job, done in zip(group, result.outcomes, strict=True):
+            if done is NOT_RUN:
+                left.append(job)
+                continue
             request = job.request
             if type(request) is ReceiveRequest:
                 if self._may_park(job) and _found_nothing(done):
@@ -216,9 +228,22 @@ class Actor:
         for job in self.waiters.park(parked):
             _answer(job, Done(EMPTY))
         self._publish(result)
+        assert len(left) < len(group), "a group answers somebody"
+        self._put_back(left)
+
+    def _put_back(self, left: list[Job]) -> None:
+        """What a group came not to goes in front, before who was woken by it: as if it had gone on.
+        Whose caller was cancelled meanwhile certainly never ran."""
+        for job in left:
+            if job.leave is not None:
+                task, job.task = job.task, None
+                assert task is not None, "it was not answered"
+                trio.lowlevel.reschedule(task, capture(job.leave))
+                self._pass_on(job)
+        self.mailbox.put_first(job for job in left if job.leave is None)
 
     def _may_park(self, job: Job) -> bool:
-        return bool(job.until) and not self._is_draining and not job.is_unwanted
+        return bool(job.until) and not self._is_draining and job.leave is None
 
     def _wake(self, queue: str, claimable: int) -> None:
         if not self.waiters.number:

@@ -6,7 +6,8 @@ before COMMIT. A refusal costs nothing, because a verb refuses before its first 
 that goes wrong ends the group: SQLite may have rolled back the whole transaction by itself (disk
 full, I/O error), after which each further statement would commit alone. So the group is rolled back
 and its commands run again, each in a transaction of its own, settles first because they free space;
-each then succeeds or fails for itself. Where the file itself is at fault (I/O error, damage)
+each then succeeds or fails for itself. A group that gives out much ends early (`given.py`), and
+the actor runs the rest. Where the file itself is at fault (I/O error, damage)
 nothing is repeated: all are told so. Sends are refused before the disk is full, so that settles
 and purges, which free space, still find some; what the log takes of that is given back by cutting
 it, before a group, and after one that met a full disk, which then runs once more. A COMMIT that
@@ -34,7 +35,7 @@ from mqlite_actor.contract.errors import (
     StorageFull,
     Unavailable,
 )
-from mqlite_actor.engine import admission, waves
+from mqlite_actor.engine import admission, given, waves
 from mqlite_actor.engine.commands import ALONE, JudgedSend, Table
 from mqlite_actor.engine.outcomes import Broken, Done, GroupResult, NotBegun, Unknown, copy
 from mqlite_actor.logs import logger
@@ -63,7 +64,8 @@ def run_at_once(
 
 
 def run_group(store: Store, table: Table, requests: Sequence[Any], clock: Clock) -> GroupResult:
-    """Run commands and commit. Never raises for what storage or a command does."""
+    """Run commands and commit; at least one, and those that it came not to are NOT_RUN. Never
+    raises for what storage or a command does."""
     result = _run(store, table, requests, clock, is_patient=True)
     assert result is not None, "it waited as long as it may"
     return result
@@ -116,6 +118,8 @@ def _run(
                 _one_by_one(store, table, requests, done, clock, result)
         is_done = set(done)
         left = [index for index in left if index not in is_done]
+        if not store.backend.is_remote or not given.may_go_on(result):
+            break  # what is left comes to its turn when those who are answered had theirs
     return result
 
 
@@ -171,9 +175,10 @@ def _together(
     *,
     is_patient: bool = True,
 ) -> Sequence[int]:
-    """Run the commands at `indexes` in one transaction; fills outcomes only if it commits. Which
-    those were: all."""
+    """Run the commands at `indexes` in one transaction, up to the one with which it gives out
+    enough; fills outcomes only if it commits. Which those were."""
     answered: list[Any] = []
+    weight = 0
     began, started = store.changes, perf_counter()
     try:
         tx = store.begin(is_patient=is_patient)
@@ -188,12 +193,16 @@ def _together(
             answers = _answers(store, table, tx, waiting, clock, result)
             answered += answers
             del waiting[: len(answers)]
+            weight += given.weigh(answers) if len(requests) > 1 else 0
+            if given.is_enough(weight):
+                break
         tx.flush()
         if not store.in_transaction:
             raise StorageFailed("the transaction ended by itself")
     except Exception as error:
         _roll_back(store)
         raise Broken(indexes) from error
+    indexes = indexes[: len(answered)]
     try:
         store.commit()
     except Exception as error:
@@ -207,6 +216,7 @@ def _together(
     for index, answer in zip(indexes, answered, strict=True):
         is_refusal = isinstance(answer, CallerError)
         result.outcomes[index] = Error(answer) if is_refusal else Done(answer)
+    result.given += weight
     result.publish(tx)
     return indexes
 
@@ -260,6 +270,8 @@ def _one_by_one(
     for place, index in enumerate(settles_first):
         if not _is_sound(store, result, settles_first[place:]):
             return  # what a failed rollback leaves in the cache must never be committed
+        if not given.may_go_on(result):
+            return
         if is_disk_full and isinstance(requests[index], SENDS):
             result.outcomes[index] = Error(mapped_full())
             continue

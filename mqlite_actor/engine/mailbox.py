@@ -2,15 +2,16 @@
 
 Used by the actor, filled by `Engine.call`. Bounded in number and bytes; a caller beyond the bounds
 waits for room in order of arrival. A job leaves it in one of two ways: taken by the actor, or
-withdrawn by its own caller, in which case it certainly never ran.
+withdrawn by its own caller, in which case it certainly never ran. What the actor took and came not
+to is put back in front, beyond the bounds if need be: it was inside before.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import trio
@@ -47,8 +48,8 @@ class Job(msgspec.Struct, eq=False):
     where: Where = Where.QUEUED
     poll: trio.CancelScope | None = None
     """Ends the wait of a parked receive."""
-    is_unwanted: bool = False
-    """Its caller was cancelled after it was taken: never park it."""
+    leave: Callable[[], NoReturn] | None = None
+    """Its caller was cancelled after it was taken: raises that. Never park it, nor put it back."""
     has_waited: bool = False
     """Parked before, so its place is in front of newer ones."""
 

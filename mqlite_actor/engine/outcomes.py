@@ -31,19 +31,20 @@ Answer: TypeAlias = Done | Error
 """How a command ended; `unwrap` returns its response or raises its error."""
 
 
-_NOT_RUN: Final = Error(Unavailable("not run"))
+NOT_RUN: Final = Error(Unavailable("not run"))
+"""Stands for the outcome of a command that a group came not to; it is to be run with the next."""
 
 
 class GroupResult:
-    """One outcome per command, in their order, and what became true with them."""
+    """One outcome per command, in their order (NOT_RUN: none yet), and what became true."""
 
     __slots__ = (
-        "commits", "deleted", "dues", "events", "filter_failures", "is_doubtful", "outcomes",
-        "timings", "wakes",
+        "commits", "deleted", "dues", "events", "filter_failures", "given", "is_doubtful",
+        "outcomes", "timings", "wakes",
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
-        self.outcomes: list[Answer] = [_NOT_RUN] * number
+        self.outcomes: list[Answer] = [NOT_RUN] * number
         self.wakes: dict[str, int] = {}
         self.events: dict[tuple[str, str], int] = {}
         self.deleted: set[str] = set()  # queues whose earlier events are nobody's any more
@@ -52,6 +53,7 @@ class GroupResult:
         # storage calls: what kind, how it ended, seconds each, and how many took so long
         self.timings: list[tuple[str, BaseException | None, float, int]] = []
         self.commits = 0
+        self.given = 0  # weight of the messages in the outcomes (`given.py`)
         self.is_doubtful = False  # a commit of unknown outcome may have made anything claimable
 
     def publish(self, tx: Transaction) -> None:

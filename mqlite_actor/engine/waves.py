@@ -26,6 +26,7 @@ from outcome import Error
 from mqlite_actor.clock import Clock
 from mqlite_actor.contract import wire
 from mqlite_actor.contract.errors import CallerError, OutcomeUnknown, Unavailable
+from mqlite_actor.engine import given
 from mqlite_actor.engine.commands import LastActive, LastDeadLetter, Table
 from mqlite_actor.engine.footprints import NOTHING, Keys, keys_of
 from mqlite_actor.engine.outcomes import Broken, Done, GroupResult, Unknown
@@ -199,6 +200,7 @@ class _Group:
         for unit in done:
             operation = "write" if unit.wrote else "read"
             whole.absorb_truth(unit.tx)
+            result.given += given.weigh(unit.answers)
             for index, answer in zip(unit.indexes, unit.answers, strict=False):
                 is_refusal = isinstance(answer, CallerError)
                 result.outcomes[index] = Error(answer) if is_refusal else Done(answer)

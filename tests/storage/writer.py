@@ -16,7 +16,7 @@ from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.group import run_group
-from mqlite_actor.engine.outcomes import Answer
+from mqlite_actor.engine.outcomes import NOT_RUN, Answer
 from mqlite_actor.storage import queues
 from mqlite_actor.storage.sqlite import SqliteStore, open_store
 from tests.conformance.audit import audit
@@ -40,8 +40,15 @@ class Writer:
         self.table = commands.table(message_bytes_max=limits.MESSAGE_BYTES_DEFAULT)
 
     def group(self, *requests: object) -> list[Answer]:
-        """Run these commands as one group; an outcome for each."""
-        return run_group(self.store, self.table, requests, self.clock).outcomes
+        """Run these commands as one group, and what it came not to as the next; an outcome for
+        each."""
+        outcomes = run_group(self.store, self.table, requests, self.clock).outcomes
+        left = [place for place, each in enumerate(outcomes) if each is NOT_RUN]
+        if left:
+            rest = self.group(*[requests[place] for place in left])
+            for place, each in zip(left, rest, strict=True):
+                outcomes[place] = each
+        return outcomes
 
     def ask(self, request: wire.Request[R]) -> R:
         """Run one command alone; its response, or its error raised."""
