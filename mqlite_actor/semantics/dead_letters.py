@@ -8,6 +8,7 @@ purge between two chunks of a redrive neither resurrects nor double-counts anyth
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from mqlite_actor.contract import limits
@@ -47,20 +48,26 @@ def redrive_chunk(
     enqueued_before: int,
     limit: int,
 ) -> Chunk:
-    """Make up to `limit` dead letters active again, here or in the target."""
+    """Make up to `limit` dead letters active again, here or in the target.
+
+    A move ends early with the one that reaches the bytes of a group, because bodies move along.
+    """
     queue = queues.find(tx, queue_name)
-    found = tx.run([dead_letters.choose(queue.id, after, last, enqueued_before, limit)])[0]
+    rows_found = tx.run([dead_letters.choose(queue.id, after, last, enqueued_before, limit)])[0]
+    found = list(map(rows.held, rows_found))
     writes = tx.writes()
     is_in_place = target_name in ("", queue_name)
     target = queue if is_in_place else queues.find(tx, target_name)
-    for held in map(rows.held, found):
+    if not is_in_place:
+        found = _first_that_move(found)
+    for held in found:
         if is_in_place:
             revive(tx, writes, queue, held, now_ms)
         else:
             move(tx, writes, queue, held, target, now_ms)
     writes.run()
     tx.happened(queue.name, "redriven", len(found))
-    return len(found), found[-1][0] if found else last
+    return len(found), found[-1].id if found else last
 
 
 def purge_chunk(
@@ -96,6 +103,17 @@ def retain(
         deleted += _beyond_bytes(tx, queue, limit, _bound(queue.dlq_max_bytes, max_bytes))
         most = max(most, deleted)
     return Swept(most)
+
+
+def _first_that_move(found: Sequence[Held]) -> list[Held]:
+    """Those of them whose bodies one transaction may write anew: up to the one with which they
+    reach GROUP_BYTES_MAX."""
+    total = 0
+    for number, held in enumerate(found, start=1):
+        total += held.body_bytes
+        if total >= limits.GROUP_BYTES_MAX:
+            return list(found[:number])
+    return list(found)
 
 
 # -- one message -----------------------------------------------------------------------------------
