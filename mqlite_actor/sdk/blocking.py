@@ -314,7 +314,7 @@ def _open_async(
     return cast("AbstractAsyncContextManager[Any]", opening)
 
 
-def client_of_loops() -> Any:  # noqa: ANN401  # a module
+def client_of_loops() -> Any:  # noqa: ANN401  # a module is of no type
     """The HTTP client of trio and asyncio, which a blocking receiver and requester use as well."""
     try:
         return import_module("mqlite_actor.sdk.http_async")

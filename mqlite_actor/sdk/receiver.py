@@ -69,8 +69,9 @@ class Receiver:
     """A consumer of one queue. `run` it once; `stop` it from anywhere on its loop."""
 
     __slots__ = (
-        "_claims", "_fatal", "_handle", "_handler", "_hooks", "_is_cut", "_is_started", "_limiter",
-        "_renewal", "_settings", "_tasks", "_unseen", "_working", "queue",
+        "_are_workers_done", "_claims", "_fatal", "_handle", "_handler", "_hooks", "_is_cut",
+        "_is_leaving", "_is_started", "_last_renewals", "_renewal", "_settings", "_tasks",
+        "_unseen", "_working", "queue",
     )  # fmt: skip
 
     def __init__(self, handle: Handle, queue: str, settings: Settings) -> None:
@@ -82,6 +83,9 @@ class Receiver:
         self._renewal = Renewal(handle, queue, on_lost=self._lost, report=self._trouble)
         self._is_started = False
         self._is_cut = False
+        self._is_leaving = False
+        self._are_workers_done = False
+        self._last_renewals = anyio.CancelScope()
         self._fatal: MqliteError | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._working: set[HeldMessage] = set()
@@ -138,17 +142,36 @@ class Receiver:
         assert self._tasks is not None
         async with anyio.create_task_group() as around:
             if self._settings.auto_renew:
-                around.start_soon(self._renewal.run)
+                around.start_soon(self._renew)
             if self._settings.stop_signals:
                 around.start_soon(self._heed_signals)
             around.start_soon(self._limit_stop)
-            async with anyio.create_task_group() as workers:
-                async for messages, attempt in self._claims:
-                    for raw in messages:
-                        held = HeldMessage(self._handle, self.queue, raw)
-                        self._unseen.add(held)
-                        workers.start_soon(self._work, held, attempt)
+            try:
+                async with anyio.create_task_group() as workers:
+                    async for messages, attempt in self._claims:
+                        for raw in messages:
+                            held = HeldMessage(self._handle, self.queue, raw)
+                            self._unseen.add(held)
+                            workers.start_soon(self._work, held, attempt)
+            finally:
+                self._are_workers_done = True
+                self._last_renewals.cancel()
             around.cancel_scope.cancel()
+
+    async def _renew(self) -> None:
+        """Until the workers are done, whatever is cancelled: plain handlers work on, and settling
+        takes its time."""
+        try:
+            await self._renewal.run()
+        except anyio.get_cancelled_exc_class():
+            self._is_leaving = not self._are_workers_done
+            await to_an_end(self._renew_to_the_last, math.inf)
+            raise
+
+    async def _renew_to_the_last(self) -> None:
+        with anyio.CancelScope() as self._last_renewals:
+            if not self._are_workers_done:
+                await self._renewal.run()
 
     async def _heed_signals(self) -> None:
         heard = StopSignals()
@@ -300,7 +323,7 @@ class Receiver:
 
     def _trouble(self, error: MqliteError) -> None:
         """Tell the hook; a permanent error ends the run with the first such error."""
-        is_fatal = is_permanent(error) and not _is_cancelled()
+        is_fatal = is_permanent(error) and not (self._is_leaving or _is_cancelled())
         if is_fatal and self._fatal is None:
             self._fatal = error
         _log.warning("trouble with %s: %s: %s", self.queue, type(error).__name__, error)

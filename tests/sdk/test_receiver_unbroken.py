@@ -113,6 +113,54 @@ def test_a_plain_handler_is_waited_for_and_what_became_of_it_counts(
     on_queue("asyncio", body)
 
 
+class Renewing(Handle):
+    """Counts renewals from a moment on, and says when there were two."""
+
+    def __init__(self, q: Handle) -> None:
+        self._q = q
+        self.is_counting = False
+        self.number = 0
+        self.were_two = threading.Event()
+
+    async def call(self, request: wire.Request[R]) -> R:
+        reply = await self._q.call(request)
+        if isinstance(request, wire.RenewBatchRequest) and self.is_counting:
+            self.number += 1
+            if self.number == 2:
+                self.were_two.set()
+        return reply
+
+
+@pytest.mark.parametrize(
+    ("backend", "is_native"), [("trio", False), ("asyncio", False), ("asyncio", True)]
+)
+def test_the_lease_of_a_plain_handler_that_is_waited_for_is_kept(
+    backend: str, *, is_native: bool
+) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.create_queue("short", lock_duration=1)
+        await q.send_one("short", "a")
+        renewing, begun, deliveries = Renewing(q), anyio.Event(), list[int]()
+
+        def handle(message: mq.SyncHeldMessage) -> None:
+            anyio.from_thread.run_sync(begun.set)
+            assert renewing.were_two.wait(BOUND_SECONDS)
+            deliveries.append(message.delivery_count)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(renewing.receiver("short", auto_renew=True).run, handle)
+            await begun.wait()
+            await anyio.lowlevel.checkpoint()
+            renewing.is_counting = True
+            if is_native:
+                await ended(await cancel_all(1))
+            tasks.cancel_scope.cancel()
+        assert deliveries == [1]
+        assert (await q.stats("short")).total == 0
+
+    on_queue(backend, body)
+
+
 @pytest.mark.parametrize("times", TIMES)
 def test_the_verbs_of_a_plain_handler_are_not_cut_in_its_thread(times: int) -> None:
     async def body(q: mq.Embedded) -> None:
