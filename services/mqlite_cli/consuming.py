@@ -14,7 +14,6 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
 
 from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract.errors import (
@@ -33,9 +32,8 @@ from mqlite_actor.contract.wire import (
     RejectRequest,
     SettleRequest,
 )
-from mqlite_actor.sdk.durations import nanoseconds_to_ms
+from mqlite_cli.consume_plan import Plan, delay_ms, read_plan
 from mqlite_cli.giving_back import releasing
-from mqlite_cli.grammar import Arguments
 from mqlite_cli.idling import Silence
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.process_groups import kill_all
@@ -43,17 +41,6 @@ from mqlite_cli.refusals import Interrupted, Refusal
 from mqlite_cli.renewing import Renewer
 from mqlite_cli.running import KILL_SECONDS, Command, Ended, Stopped
 from mqlite_cli.supervision import LEAVE_SECONDS
-
-CONCURRENCY_MAX = 256
-"""Commands at once; each is a process, a thread and up to two connections."""
-
-DELAY_MS = 1_000
-DELAY_MS_MAX = 300_000
-"""Before the second delivery by default, doubled for each one after it, and at most: a fault that
-passes is retried soon, one that stays costs little."""
-
-GRACE_MS = 30_000
-"""What a command gets to end in after a signal by default: as long as the usual lease."""
 
 _PAUSE_SECONDS = 0.5
 _PAUSE_SECONDS_MAX = 30.0
@@ -71,24 +58,9 @@ _REASON = "CommandFailed"
 _CLOCK = SystemClock()
 
 
-class _Plan(NamedTuple):
-    """What the flags say."""
-
-    queue: str
-    command: str
-    concurrency: int
-    most: int
-    idle_ms: int
-    delay_ms: int
-    rejects: bool
-    reject_exit: int
-    limit_ms: int
-    grace_ms: int
-
-
 def consume(run: Invocation) -> int:
     """`consume QUEUE --exec CMD`: until a signal, `--count` or `--idle` ends it."""
-    worker = _Worker(run, _plan(run))
+    worker = _Worker(run, read_plan(run))
     try:
         run.held_session(worker.work, leave=worker.leave, at_once=kill_all)
     except Interrupted as interrupted:
@@ -102,43 +74,6 @@ def consume(run: Invocation) -> int:
             "comes again"
         )
     return 0
-
-
-def _plan(run: Invocation) -> _Plan:
-    arguments = run.arguments
-    if not arguments.text("exec"):
-        raise Refusal(f"--exec is needed; usage: {run.command.usage}")
-    what = arguments.text("on-failure", "abandon")
-    if what not in ("abandon", "reject"):
-        raise Refusal("--on-failure is abandon or reject")
-    concurrency = arguments.number("concurrency", 1)
-    if not 1 <= concurrency <= CONCURRENCY_MAX:
-        raise Refusal(f"--concurrency must be 1 to {CONCURRENCY_MAX}")
-    if arguments.has("count") and arguments.number("count") < 1:
-        raise Refusal("--count must be 1 or more")
-    return _Plan(
-        queue=arguments.words[0],
-        command=arguments.text("exec"),
-        concurrency=concurrency,
-        most=arguments.number("count"),
-        idle_ms=_ms(arguments, "idle", 0),
-        delay_ms=_ms(arguments, "delay", DELAY_MS),
-        rejects=what == "reject",
-        reject_exit=arguments.number("reject-exit", -1),
-        limit_ms=_ms(arguments, "limit", 0),
-        grace_ms=_ms(arguments, "grace", GRACE_MS),
-    )
-
-
-def _ms(arguments: Arguments, name: str, default: int) -> int:
-    if not arguments.has(name):
-        return default
-    return nanoseconds_to_ms(arguments.number(name), field=f"--{name}", is_zero_allowed=True)
-
-
-def delay_ms(first_ms: int, deliveries: int) -> int:
-    """How long to wait after the delivery of this number failed."""
-    return min(first_ms << min(max(deliveries - 1, 0), 30), max(first_ms, DELAY_MS_MAX))
 
 
 def _unsettled(kind: str, *, is_doubtful: bool) -> str:
@@ -157,7 +92,7 @@ class _Worker:
         "is_drained",
     )  # fmt: skip
 
-    def __init__(self, run: Invocation, plan: _Plan) -> None:
+    def __init__(self, run: Invocation, plan: Plan) -> None:
         self._run = run
         self._plan = plan
         self._changed = threading.Condition()

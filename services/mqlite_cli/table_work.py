@@ -21,7 +21,7 @@ WORK: tuple[Command, ...] = (
             flags.integer("count", "N", "end after so many messages"),
             flags.duration("idle", "end when no message came for this long (0: never)"),
             flags.text("on-failure", "WHAT", "abandon or reject (default abandon)"),
-            flags.integer("reject-exit", "CODE", "exit code of COMMAND that rejects at once"),
+            flags.integer("reject-exit", "CODE", "exit code of COMMAND, 1 to 255, that rejects"),
             flags.duration(
                 "delay", "before another delivery, doubled for each up to 5m (default 1s)"
             ),

@@ -14,7 +14,7 @@ import pytest
 
 from mqlite_actor.clock import SystemClock
 from mqlite_cli import consuming
-from mqlite_cli.consuming import delay_ms
+from mqlite_cli.consume_plan import delay_ms
 from tests.sdk.loopback import Loopback, Recorded, engine_replies, loopback, refusal, reply
 from tests.services.cli_inline import Inline
 from tests.services.cli_process import BOUND_SECONDS, Shell, serving

@@ -273,3 +273,28 @@ def test_a_second_signal_ends_the_commands_too(
         assert process.returncode == 143
         until(lambda: not scene.is_held())
     assert not (scene.folder / "finished").exists()
+
+
+def test_a_command_that_dies_of_a_signal_is_abandoned_whatever_its_number(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mqlite = Inline(scene.folder, monkeypatch, capfd)
+    mqlite.ok("create-queue", "q", "--max-delivery", "1000")
+    numbers = {*range(1, 16)} - {signal.SIGCHLD, signal.SIGCONT}
+    for number in sorted(numbers):
+        mqlite.ok("send", "q", "x", "--subject", str(number))
+    done = mqlite.ok(
+        "consume", "q", "--exec", "kill -$MESSAGE_SUBJECT $$", "--count", str(len(numbers)),
+        "--delay", "1h",
+    )  # fmt: skip
+    assert f"abandoned={len(numbers)} rejected=0" in done
+
+
+@pytest.mark.parametrize("code", ["-1", "0", "256", "300"])
+def test_no_command_ends_with_an_exit_code_that_is_none(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], code: str
+) -> None:
+    mqlite = Inline(scene.folder, monkeypatch, capfd)
+    mqlite.ok("create-queue", "q")
+    done = mqlite.run("consume", "q", "--exec", "true", "--reject-exit", code, check=1)
+    assert done.err == "error: --reject-exit must be 1 to 255: 0 completes\n"
