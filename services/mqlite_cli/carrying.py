@@ -58,7 +58,7 @@ def import_(run: Invocation) -> int:
     """`import QUEUE`: send what was exported."""
     if run.arguments.words[1:] not in ([], ["-"]):
         raise Refusal(f"usage: {run.command.usage}")
-    return feed(run, run.arguments.words[0], restored)
+    return feed(run, run.arguments.words[0], restored, tells_expired=True)
 
 
 def _all(caller: Caller, request: PeekRequest) -> Iterator[Message]:

@@ -48,10 +48,12 @@ _OF_A_MESSAGE = (InvalidArgument, GroupRequired, MessageTooLarge, DedupConflict)
 
 
 class Entry(NamedTuple):
-    """One line as a message. `at_ms`: when it may be delivered, 0 for at once."""
+    """One line as a message. `at_ms`: when it may be delivered, 0 for at once. One whose time to
+    live is over is not sent, and counted."""
 
     message: Message
     at_ms: int = 0
+    is_expired: bool = False
 
 
 ReadLine = Callable[[bytes, Now], Entry | None]
@@ -62,12 +64,17 @@ class _Line(NamedTuple):
     number: int
     size: int
     entry: Entry
+    expired: int  # lines in front of it
 
 
-def feed(run: Invocation, queue: str, read: ReadLine, *, ttl_ms: int = 0) -> int:
-    """Send every line of the stream to `queue`; 0, or the error that names its line."""
+def feed(
+    run: Invocation, queue: str, read: ReadLine, *, ttl_ms: int = 0, tells_expired: bool = False
+) -> int:
+    """Send every line of the stream to `queue`; 0, or the error that names its line. The result has
+    the number of those that have expired where `read` tells of any."""
     with _source(run) as descriptor:
-        return feed_lines(run, queue, _lines(descriptor), read, ttl_ms=ttl_ms)
+        lines = _lines(descriptor)
+        return feed_lines(run, queue, lines, read, ttl_ms=ttl_ms, tells_expired=tells_expired)
 
 
 def feed_lines(
@@ -77,6 +84,7 @@ def feed_lines(
     read: ReadLine,
     *,
     ttl_ms: int = 0,
+    tells_expired: bool = False,
 ) -> int:
     """The same for numbered lines that come from elsewhere; None is a pause."""
     feeder: list[_Feeder] = []
@@ -93,8 +101,11 @@ def feed_lines(
         except KeyboardInterrupt:
             run.warn(feeder[0].progress if feeder else "nothing was sent")
             raise
+    if done.expired:
+        run.warn(f"{done.expired} message(s) had expired and are left out")
     run.output.done({
         "action": run.command.name, "queue": queue, "sent": done.sent, "unrouted": done.unrouted,
+        **({"expired": done.expired} if tells_expired else {}),
     })  # fmt: skip
     return 0
 
@@ -103,8 +114,8 @@ class _Feeder:
     """What was sent, and what is gathered for the next call."""
 
     __slots__ = (
-        "_batch", "_caller", "_doubtful", "_has_asked", "_has_ids", "_last", "_queue", "_refused",
-        "_size", "_tick", "_ttl_ms", "sent", "unrouted",
+        "_batch", "_caller", "_doubtful", "_has_asked", "_has_ids", "_last", "_left_out", "_queue",
+        "_refused", "_size", "_tick", "_ttl_ms", "expired", "sent", "unrouted",
     )  # fmt: skip
 
     def __init__(self, caller: Caller, queue: str, ttl_ms: int, tick: Tick) -> None:
@@ -118,7 +129,9 @@ class _Feeder:
         self._size = 0
         self._last = 0  # number of the last line that is done with
         self._doubtful: tuple[int, int] | None = None
+        self._left_out = 0  # so many had expired until then
         self._refused: list[int] = []  # numbers of lines
+        self.expired = 0
         self.sent = 0
         self.unrouted = 0
 
@@ -126,8 +139,11 @@ class _Feeder:
     def progress(self) -> str:
         """How far it came, for whoever wants to go on."""
         done = f"{self.sent} message(s) are stored, all of the first {self._last} line(s)"
-        if self._refused:
-            done += f" but line(s) {', '.join(map(str, self._refused))}"
+        but = [f"line(s) {', '.join(map(str, self._refused))}"] if self._refused else []
+        if self._left_out:
+            but.append(f"{self._left_out} that had expired")
+        if but:
+            done += f" but {' and '.join(but)}"
         if self._doubtful is None:
             return done
         first, last = self._doubtful
@@ -145,9 +161,18 @@ class _Feeder:
             except ValueError as error:
                 self.flush()
                 raise Refusal(f"line {number}: {error}; {self.progress}") from error
-            if entry is not None:
-                self._gather(_Line(number, len(line), entry))
+            if entry is None:
+                continue
+            if entry.is_expired:
+                self._leave_out(number)
+            else:
+                self._gather(_Line(number, len(line), entry, self.expired))
         self.flush()
+
+    def _leave_out(self, number: int) -> None:
+        self.expired += 1
+        if not self._batch:
+            self._last, self._left_out = number, self.expired
 
     def _gather(self, line: _Line) -> None:
         first = self._batch[0].entry if self._batch else line.entry
@@ -218,7 +243,7 @@ class _Feeder:
             self._doubtful = None
             raise
         self._doubtful = None
-        self._last = batch[-1].number
+        self._last, self._left_out = batch[-1].number, batch[-1].expired
         told = [*zip(batch, outcomes, strict=True)]
         refused = [line.number for line, what in told if what is SlotOutcome.CONFLICT]
         self._refused += refused

@@ -46,8 +46,8 @@ def bodies(base: Message) -> ReadLine:
 
 def restored(line: bytes, now: Now) -> Entry | None:
     """A line is a message that was exported: it keeps what is left of its time to live, which
-    begins with the moment that it is scheduled for, and is scheduled again if it was. One that has
-    expired since is left out.
+    begins with the moment that it is scheduled for, and is scheduled again if it was. One whose
+    time is over has expired; a dead letter begins a new life then, as a redrive gives it one.
 
     The clock is looked at for each line that asks for it: a stream may take hours.
     """
@@ -60,7 +60,7 @@ def restored(line: bytes, now: Now) -> Entry | None:
         return Entry(message)
     now_ms = now()
     if 0 < found.expires_at_ms <= now_ms:
-        return None
+        return Entry(message, is_expired=found.state != State.DEAD_LETTERED)
     is_waiting = is_scheduled and found.visible_at_ms > now_ms
     if found.expires_at_ms:
         lives_from = found.visible_at_ms if is_waiting else now_ms

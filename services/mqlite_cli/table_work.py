@@ -67,7 +67,8 @@ WORK: tuple[Command, ...] = (
         handler="mqlite_cli.carrying:import_",
         details="They are new messages: numbered anew, active, or scheduled if they were and "
         "their time has not come. They keep what is left of their time to live; those that have "
-        "expired are left out. When a line fails, all lines in front of it are stored.",
+        "expired are left out and counted, but a dead letter begins a new life, as `redrive` gives "
+        "it one. When a line fails, all lines in front of it are stored.",
         examples=("mqlite import parked --file dead.ndjson",),
     ),
     Command(

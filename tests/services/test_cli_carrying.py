@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def test_an_import_sends_it_all_again(broker: tuple[Shell, Loopback]) -> None:
     text = shell.ok("export", "q")
     (shell.folder / "q.ndjson").write_text(text, "utf-8")
     line = shell.ok("import", "r", "--file", "q.ndjson")
-    assert line == "ok: action=import queue=r sent=5 unrouted=0\n"
+    assert line == "ok: action=import queue=r sent=5 unrouted=0 expired=0\n"
     old, new = exported(shell, "q"), exported(shell, "r")
     for key in ("body", "properties", "subject", "message_id"):
         assert [each.get(key) for each in new] == [each.get(key) for each in old]
@@ -88,8 +89,46 @@ def test_what_has_expired_is_left_out_and_a_bad_line_is_named(
     lines = b'{"body":"YQ==","expires_at_ms":1}\n{"body":"Yg=="}\n{"body":"!"}\n'
     done = shell.run("import", "r", "-", stdin=lines, check=1)
     assert done.err.startswith("error: line 3: not a message: ")
+    assert "1 message(s) are stored, all of the first 2 line(s) but 1 that had expired" in done.err
     assert [each["body"] for each in exported(shell, "r")] == ["Yg=="]
     assert shell.run("import", "r", "x", check=1).errors
+
+
+def test_what_has_expired_is_counted_where_it_stands(broker: tuple[Shell, Loopback]) -> None:
+    shell, _ = broker
+    over, new, bad = b'{"expires_at_ms":1}\n', b'{"text":"x"}\n', b"!\n"
+    done = shell.run("import", "r", stdin=over + new + over, check=0)
+    assert done.err == "warning: 2 message(s) had expired and are left out\n"
+    assert done.text == "ok: action=import queue=r sent=1 unrouted=0 expired=2\n"
+    for lines, told in (
+        (over + over + bad, "0 message(s) are stored, all of the first 2 line(s) but 2 that had"),
+        (new + over + bad, "1 message(s) are stored, all of the first 1 line(s)\n"),
+        (over + new + over + new + bad, "2 message(s) are stored, all of the first 4 line(s) but"),
+    ):
+        assert told in shell.run("import", "r", stdin=lines, check=1).err
+
+
+def test_a_dead_letter_that_has_expired_begins_a_new_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mqlite = Inline(tmp_path, monkeypatch, capfd)
+    mqlite.ok("create-queue", "q")
+    mqlite.ok("create-queue", "r", "--ttl", "1h")
+    mqlite.ok("send", "q", "x", "--ttl", "1ms")
+    pause, lines = threading.Event(), ""
+    while '"TTLExpired"' not in lines:  # bounded by what ends a test that hangs
+        pause.wait(0.01)
+        lines = mqlite.ok("export", "q")
+    done = mqlite.run("import", "r", stdin=lines.encode(), check=0)
+    assert (done.err, "sent=1 unrouted=0 expired=0" in done.text) == ("", True)
+    old, new = json.loads(lines), json.loads(mqlite.ok("export", "r"))
+    assert new["state"] == "active"
+    assert new["expires_at_ms"] == new["enqueued_at_ms"] + 3_600_000
+    # One that was rejected while it lived keeps the time that it has left.
+    old["expires_at_ms"] = new["expires_at_ms"] - 1_800_000
+    mqlite.run("import", "r", stdin=json.dumps(old).encode(), check=0)
+    again = json.loads(mqlite.ok("export", "r").splitlines()[-1])
+    assert 0 <= again["expires_at_ms"] - old["expires_at_ms"] < 60_000
 
 
 @pytest.mark.parametrize(
@@ -112,7 +151,9 @@ def test_a_life_that_begins_later_is_as_long_as_it_was(
     entry = restored(json.dumps(line).encode(), now)
     assert entry is not None
     assert (entry.message.ttl_ms, entry.at_ms) == (500, 0)
-    assert restored(json.dumps(line).encode(), now) is None
+    entry = restored(json.dumps(line).encode(), now)
+    assert entry is not None
+    assert entry.is_expired
 
 
 COUNTS = dict.fromkeys(
