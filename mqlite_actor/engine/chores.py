@@ -104,15 +104,18 @@ class Chores:
             )
         results: list[RedriveResult] = []
         moved = 0
-        for start in range(0, len(numbers) or 1, limits.CHORE_ROWS):  # none at all: check the names
-            chunk = numbers[start : start + limits.CHORE_ROWS]
+        is_over = False
+        while not is_over:  # none at all: check the names
+            rest = numbers[len(results) :]
             if self.ending.is_set():
-                results += [RedriveResult(seq, RedriveOutcome.NOT_TRIED) for seq in chunk]
-                continue
+                results += [RedriveResult(seq, RedriveOutcome.NOT_TRIED) for seq in rest]
+                break
+            chunk = rest[: limits.CHORE_ROWS]
             command = commands.RedriveSelectedChunk(request.queue, request.target, chunk)
-            answers = await self._run_chunk(command, moved)
+            answers = await self._run_chunk(command, moved)  # as many as its bytes allow
             results += answers
             moved += sum(each.outcome is RedriveOutcome.MOVED for each in answers)
+            is_over = len(results) == len(numbers)
         return RedriveSelectedResponse(moved=moved, results=results)
 
     async def purge_active(self, request: PurgeActiveRequest) -> PurgeActiveResponse:

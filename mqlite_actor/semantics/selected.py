@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 
+from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import GroupRequired, MessageTooLarge, NotFound, quoted
 from mqlite_actor.contract.ext import (
     MessagePatch,
@@ -30,13 +31,20 @@ from mqlite_actor.storage.rows import Held
 def redrive_selected(
     tx: Transaction, queue_name: str, target_name: str, numbers: tuple[int, ...], now_ms: int
 ) -> list[RedriveResult]:
-    """Move those of these numbers that are dead letters of the queue; an answer for each."""
+    """Move those of these numbers that are dead letters of the queue; an answer for each.
+
+    Elsewhere it ends with the one whose body reaches the bytes of a group, because bodies move
+    along: then there are fewer answers than numbers, and the rest is to be asked again.
+    """
     queue, target = _places(tx, queue_name, target_name)
     found = tx.run([messages.held(seq) for seq in numbers])
     writes = tx.writes()
     moved: dict[int, int] = {}
     results: list[RedriveResult] = []
+    room = limits.GROUP_BYTES_MAX
     for seq, row in zip(numbers, found, strict=True):
+        if room <= 0:
+            break
         outcome = _outcome(row, queue)
         if seq in moved:  # named twice: by now it is what the first one made of it
             is_here = target is queue
@@ -44,7 +52,10 @@ def redrive_selected(
         if outcome is not RedriveOutcome.MOVED:
             results.append(RedriveResult(seq, outcome))
             continue
-        moved[seq] = _put_back(tx, writes, queue, rows.held(row[0]), target, now_ms)
+        held = rows.held(row[0])
+        if target is not queue:
+            room -= held.body_bytes
+        moved[seq] = _put_back(tx, writes, queue, held, target, now_ms)
         results.append(RedriveResult(seq, outcome, moved[seq]))
     writes.run()
     tx.happened(queue.name, "redriven", len(moved))

@@ -8,6 +8,7 @@ import pytest
 
 from mqlite_actor.clock import ManualClock
 from mqlite_actor.contract import limits, wire
+from mqlite_actor.contract.ext import RedriveOutcome, RedriveResult, RedriveSelectedRequest
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.semantics import dead_letters
@@ -83,6 +84,28 @@ def test_in_place_no_body_moves_and_none_counts(writer: Writer, target: str) -> 
     assert chunk(writer, target) == (7, numbers[6])
 
 
+@pytest.mark.parametrize("target", ["q", "other"])
+def test_so_does_a_chunk_of_those_that_were_picked(writer: Writer, target: str) -> None:
+    """Those that do not move cost nothing, and what is left is asked again."""
+    numbers = buried(writer, *[BODY] * 5)
+    asked = (1_000_000, *numbers[:2], numbers[0], *numbers[2:])
+
+    def answers(*picked: int) -> list[int]:
+        command = commands.RedriveSelectedChunk("q", target, picked)
+        found: list[RedriveResult] = writer.group(command)[0].unwrap()
+        assert [each.outcome for each in found].count(RedriveOutcome.MOVED) == len(
+            set(numbers) & {each.seq_number for each in found}
+        )
+        return [each.seq_number for each in found]
+
+    if target == "q":
+        assert answers(*asked) == list(asked)
+        return
+    assert answers(*asked) == [1_000_000, *numbers[:2], numbers[0], numbers[2]]
+    assert answers(*numbers[3:]) == numbers[3:]
+    assert writer.bodies("other") == [BODY] * 5
+
+
 async def test_a_redrive_of_large_messages_lets_others_in_between(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,3 +128,24 @@ async def test_a_redrive_of_large_messages_lets_others_in_between(
     assert len(chunks) == 3
     assert (await engine.call(wire.RedriveRequest(queue="q", target="other"))).moved == 1
     assert [m.body for m in await asking.take(engine, "other", len(bodies))] == bodies
+
+
+async def test_large_messages_that_were_picked_are_all_answered(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "GROUP_BYTES_MAX", PER_CHUNK * len(BODY))
+    for name in ("q", "other"):
+        await create(engine, name)
+    for _ in range(10):
+        await engine.call(sending("q", BODY))
+    numbers = []
+    for message in await asking.take(engine, "q", 10):
+        await asking.reject(engine, "q", message)
+        numbers.append(message.seq_number)
+    request = RedriveSelectedRequest(queue="q", seq_numbers=[*numbers, numbers[0]], target="other")
+    reply = await engine.call(request)
+    assert [each.seq_number for each in reply.results] == request.seq_numbers
+    assert [each.outcome for each in reply.results] == [
+        *[RedriveOutcome.MOVED] * 10, RedriveOutcome.NOT_FOUND,
+    ]  # fmt: skip
+    assert reply.moved == 10
