@@ -115,8 +115,7 @@ ATTEMPT_MS_MIN: Final = 300_000
 GROUP_COMMANDS_MAX: Final = 256
 GROUP_BYTES_MAX: Final = 8 * MIB
 """One transaction takes at most this much of what waits: about 10 ms of work, and little enough to
-run again one by one after a failure. It ends sooner where it gives out PAGE_BYTES_MAX, so that
-those who are answered take theirs before more is read."""
+run again one by one after a failure. It ends sooner where it gives out PAGE_BYTES_MAX."""
 
 INLINE_ROWS: Final = 1024
 INLINE_GROUP_BYTES: Final = 1 * MIB
@@ -362,8 +361,9 @@ LINK_UNSENT_BYTES: Final = 8 * MIB
 """While more than this waits to be written, nothing new is read or asked."""
 
 LINK_OWED_BYTES_MAX: Final = 256 * MIB
-"""Replies that wait for a peer before it is cut: several full pages at once are honest, more is
-somebody who asks and does not read."""
+"""Replies that wait for a peer before looks and claims under leases are refused: several full pages
+at once are honest. With twice as much, of what cannot be refused, the peer is cut: it asks and does
+not read."""
 
 LINK_STALL_SECONDS: Final = 10.0
 """A peer that takes nothing for so long is cut; a live one on the same machine needs
@@ -384,7 +384,7 @@ LINK_RETRY_SECONDS_MAX: Final = 2.0
 """Between two attempts to connect, doubled each time."""
 
 LINKS_MAX: Final = 256
-"""Programs linked to one engine; more wait to be accepted. Each may hold LINK_OWED_BYTES_MAX."""
+"""Programs linked to one engine; more wait. Each may hold twice LINK_OWED_BYTES_MAX."""
 
 assert RECEIVE_MESSAGES_MAX <= RENEW_BATCH_MAX, "one renewal must cover one receive"
 assert RECEIVE_MESSAGES_MAX <= RELEASE_BATCH_MAX, "one release must cover one receive"

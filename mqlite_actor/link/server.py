@@ -3,12 +3,13 @@
 `listening.py` runs a `ServedLink` for each program that connects, the broker one for each of its
 front-end processes. Each ask is a task that calls the engine; the writer never waits for a link,
 because an outcome is put into the pipe's outbox and the pipe has its own task. A reply that no
-frame holds, which no page of messages can become (`limits`), is refused, and its claim goes back.
+frame holds, which no page of messages can become (`limits`), is refused, and its claim goes back;
+so is a look, or a claim under leases, for which too much is unsent.
 Rules: what a peer does wrong ends its link and nothing else. While much is unsent, or many bytes of
-requests are in flight, the link is not read; whoever is owed too much, or takes nothing, is cut. At
-the end of a link its waiting calls are withdrawn, and exactly those claims go back of which no
-reader can have seen anything: those without `Begun` in all that the peer had sent (rulings R7 and
-R42).
+requests are in flight, the link is not read. Who takes nothing is cut, and who reads is not, unless
+it is owed far too much of what cannot be refused, since it has happened. At the end of a link its
+waiting calls are withdrawn, and exactly those claims go back of which no reader can have seen
+anything: those without `Begun` in all that the peer had sent (rulings R7 and R42).
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ import trio
 
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import Canceled, Closed, Internal, MqliteError, Unavailable
+from mqlite_actor.contract.observe import ObserveRequest
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.engine.interrupts import uninterrupted
+from mqlite_actor.engine.readers import READS
 from mqlite_actor.link import frames
 from mqlite_actor.link.frames import (
     Ask,
@@ -47,6 +50,11 @@ from mqlite_actor.logs import logger
 _log = logger("mqlite.link")
 
 NOTHING: Final = wire.EmptyResponse()
+
+LOOKS: Final = frozenset({*READS, wire.StatusRequest, ObserveRequest})
+"""What changes nothing, so that its answer may be refused."""
+
+NO_ROOM: Final = "too many large answers wait on this link; ask again, or for less"
 
 
 Completed = Callable[[wire.Response], wire.Response]
@@ -235,16 +243,20 @@ class ServedLink:
             self._bell.ring()
 
     def _answer(self, number: int, request: wire.Request[Any] | None, reply: object) -> None:
-        """Say an outcome. Nothing is awaited between the engine's return and this."""
+        """Say an outcome. Nothing is awaited between the engine's return and this. Unavailable for
+        what may be refused, while too much waits to be written."""
         if leases := frames.leases_of(request, reply):
             assert isinstance(request, wire.ReceiveRequest)
             self._claims[number] = request, leases
         if self._completed is not None and isinstance(reply, wire.Response):
             reply = self._completed(reply)
-        self._pipe.say(frames.encoded_reply(number, reply))
-        if self._pipe.unsent > limits.LINK_OWED_BYTES_MAX:
-            _log.warning("a link is closed: its program asks and does not read")
-            self._cut()
+        item = frames.encoded_reply(number, reply)
+        unsent = self._pipe.unsent + len(item)
+        if unsent > limits.LINK_OWED_BYTES_MAX and (leases or type(request) in LOOKS):
+            raise Unavailable(NO_ROOM)
+        self._pipe.say(item)
+        if unsent > 2 * limits.LINK_OWED_BYTES_MAX:
+            self._cut("its program asks and does not read")
 
     async def _unsaid(self, number: int) -> None:
         """The reply could not be said: nobody got what it claimed."""
@@ -278,8 +290,7 @@ class ServedLink:
 
     async def _write(self) -> None:
         if await self._pipe.write():
-            _log.warning("a link is closed: its program takes no answers")
-            self._cut()
+            self._cut("its program takes no answers")
 
     async def _stop(self) -> None:
         """After the stop: when every call has ended and its claim is confirmed, so has the link."""
@@ -289,8 +300,10 @@ class ServedLink:
         await self._pipe.flushed()
         self._cut()
 
-    def _cut(self) -> None:
+    def _cut(self, fault: str = "") -> None:
         assert self._nursery is not None
+        if fault and not self._nursery.cancel_scope.cancel_called:
+            _log.warning("a link is closed: %s", fault)
         self._nursery.cancel_scope.cancel()
 
     async def _end(self) -> None:

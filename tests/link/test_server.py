@@ -312,10 +312,11 @@ async def test_a_program_that_takes_no_answers_is_cut_and_keeps_nothing(
     assert [message.delivery_count for message in taken] == [1] * 5
 
 
-async def test_a_program_that_is_owed_too_much_is_cut(
+async def test_a_program_that_is_owed_too_much_and_reads_nothing_is_cut(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "LINK_OWED_BYTES_MAX", 2 * limits.MIB)
+    monkeypatch.setattr(limits, "LINK_STALL_SECONDS", 0.2)
     await create(engine, "q")
     for _ in range(4):
         await engine.call(sending("q", bytes(limits.MESSAGE_BYTES_DEFAULT)))
