@@ -29,6 +29,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 # A name, an IPv4 address, or an IPv6 address in brackets (with a zone); then perhaps a port.
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._%-]+)?\]|[A-Za-z0-9._-]+)(?::([0-9]*))?")
 _UNFIT = re.compile(r"[^\x21-\x7e]")
+_TOKEN = re.compile(r"(?<![0-9A-Za-z])mqk_[^\s'\"`\\/,;:@?#&=()]+")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -278,7 +279,8 @@ def link_path(text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """`text` fit for an error line: nothing in front of an @, no value of a query, no fragment.
+    """`text` fit for an error line: nothing in front of an @, no value of a query, no fragment, no
+    token in the place of an address.
 
     Everything up to the last @ goes, because in a string that is not well formed nobody knows where
     a credential ends.
@@ -288,12 +290,18 @@ def masked(text: str) -> str:
     head, rest = text[:start], text[start:]
     credential, at, rest = rest.rpartition("@")
     rest, mark, fragment = rest.partition("#")
-    place, question, query = rest.partition("?")
+    place, question, query = without_tokens(rest).partition("?")
     names = [item.partition("=")[0] for item in query.split("&") if item]
     shown_query = "&".join(f"{name}={_MASK}" for name in names)
     shown_fragment = _MASK if fragment else ""
     shown_credential = _MASK if credential else ""
     return f"{head}{shown_credential}{at}{place}{question}{shown_query}{mark}{shown_fragment}"
+
+
+def without_tokens(text: str) -> str:
+    """`text` without what begins as our tokens do: where a path or an address is wanted, somebody
+    may have put the token itself."""
+    return _TOKEN.sub(f"mqk_{_MASK}", text)
 
 
 def _scheme(text: str) -> str:

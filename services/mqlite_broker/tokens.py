@@ -3,7 +3,7 @@
 Called by `settings.py` for `serve`, and by `embedding.py` for `q.serve`. Pure but for reading files
 of secrets; a token file that does not exist yet is made by `keep`, once the port is bound. Rules: a
 value that would open the broker, or that no client could send, is refused by the name of where it
-came from and never by its text (spec/wire.md 4.2, faults B84).
+came from and never by its text, nor where it stands for a path (spec/wire.md 4.2, faults B84).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mqlite_actor.contract.errors import InvalidArgument, OpenError
+from mqlite_actor.sdk.address import without_tokens
 
 TOKEN_PREFIX: Final = "mqk_"  # the public beginning of every token, not a secret
 
@@ -105,21 +106,22 @@ def checked(entries: Sequence[str], *, source: str) -> tuple[str, ...]:
 def read_list(path: str, *, source: str) -> str:
     """A small text file as a comma list; its lines are entries too. InvalidArgument names the
     source."""
+    shown = without_tokens(path)
     try:
         with Path(path).open("rb") as file:
             content = file.read(SECRET_FILE_BYTES + 1)
     except OSError as error:
-        raise InvalidArgument(f"{source}: cannot read {path!r}: {error.strerror}") from error
+        raise InvalidArgument(f"{source}: cannot read {shown!r}: {error.strerror}") from error
     if len(content) > SECRET_FILE_BYTES:
-        raise InvalidArgument(f"{source}: {path!r} is longer than any list of tokens")
+        raise InvalidArgument(f"{source}: {shown!r} is longer than any list of tokens")
     try:
         lines = content.decode("utf-8-sig").splitlines()  # some editors begin with a mark
     except UnicodeDecodeError:
         # The cause would carry the file's bytes into a traceback.
-        raise InvalidArgument(f"{source}: {path!r} holds no text") from None
+        raise InvalidArgument(f"{source}: {shown!r} holds no text") from None
     text = ",".join(line.strip() for line in lines if line.strip())
     if not text:
-        raise InvalidArgument(f"{source}: {path!r} is empty")
+        raise InvalidArgument(f"{source}: {shown!r} is empty")
     return text
 
 
@@ -143,13 +145,17 @@ def keep(tokens: Tokens) -> None:
             tokens.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
         )
     except OSError as error:
-        raise OpenError(f"--token-file: cannot make {tokens.file!r}: {error.strerror}") from error
+        raise OpenError(
+            f"--token-file: cannot make {without_tokens(tokens.file)!r}: {error.strerror}"
+        ) from error
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(tokens.values[0] + "\n")
     except OSError as error:
         Path(tokens.file).unlink(missing_ok=True)  # half a token would refuse the next start
-        raise OpenError(f"--token-file: cannot write {tokens.file!r}: {error.strerror}") from error
+        raise OpenError(
+            f"--token-file: cannot write {without_tokens(tokens.file)!r}: {error.strerror}"
+        ) from error
 
 
 def _exists(path: str) -> bool:
@@ -159,5 +165,7 @@ def _exists(path: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise InvalidArgument(f"--token-file: cannot read {path!r}: {error.strerror}") from error
+        raise InvalidArgument(
+            f"--token-file: cannot read {without_tokens(path)!r}: {error.strerror}"
+        ) from error
     return True

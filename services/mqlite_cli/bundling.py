@@ -24,7 +24,7 @@ from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract.errors import MqliteError
 from mqlite_actor.contract.observe import ObserveRequest
 from mqlite_actor.engine import upkeep
-from mqlite_actor.sdk.address import StoreKind, masked, parse_store
+from mqlite_actor.sdk.address import StoreKind, masked, parse_store, without_tokens
 from mqlite_cli import doctor
 from mqlite_cli.invocation import Invocation
 from mqlite_cli.moments import shown_moment
@@ -91,12 +91,17 @@ def _parts(run: Invocation) -> Iterator[tuple[str, bytes]]:
     missing: list[str] = []
     for name, make in _makers(run):
         try:
-            yield name, make()
+            yield name, _without_tokens(make())
         except (MqliteError, OSError, Refusal) as error:
             reason = error.message if isinstance(error, MqliteError) else str(error)
             missing.append(f"{name}: {reason}\n")
     if missing:
-        yield "errors.txt", "".join(missing).encode()
+        yield "errors.txt", _without_tokens("".join(missing).encode())
+
+
+def _without_tokens(content: bytes) -> bytes:
+    """In any encoding: somebody may have put a token where a path or a name is wanted."""
+    return without_tokens(content.decode("latin-1")).encode("latin-1")
 
 
 def _makers(run: Invocation) -> Iterator[tuple[str, Callable[[], bytes]]]:

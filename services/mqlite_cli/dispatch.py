@@ -3,7 +3,7 @@
 Called by `main`. The order is fixed (spec/tools.md 1.1): flags (2), number of arguments (1),
 `--output` (1), then the handler. This is the one place that knows what an error looks like on
 standard error: `error: CODE: message` for errors of the contract, `error: message` for the command
-line's own.
+line's own; it shows no token, wherever on the line or in the environment somebody put it.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def _run(
         streams.write(usage.of(command))
         return 0
     except UsageError as error:
-        streams.complain(f"error: {command.name}: {error}")
+        streams.complain(_masked(f"error: {command.name}: {error}"))
         for line in usage.of(command).splitlines():
             streams.complain(line)
         return 2
     except (MqliteError, Refusal) as error:
-        streams.complain(f"error: {_worded(error)}")
+        streams.complain(_masked(f"error: {_worded(error)}"))
         return 1
 
 
@@ -97,6 +97,12 @@ def _resolve(command: Command) -> Callable[[Invocation], int]:
     module, _, function = command.handler.partition(":")
     handler: Callable[[Invocation], int] = getattr(import_module(module), function)
     return handler
+
+
+def _masked(line: str) -> str:
+    from mqlite_actor.sdk.address import without_tokens  # noqa: PLC0415 - for errors alone
+
+    return without_tokens(line)
 
 
 def _worded(error: MqliteError | Refusal) -> str:

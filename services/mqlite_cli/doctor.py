@@ -19,7 +19,7 @@ from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract.errors import MqliteError
 from mqlite_actor.engine import upkeep
 from mqlite_actor.engine.upkeep import Finding, Verdict
-from mqlite_actor.sdk.address import Store, StoreKind, masked, parse_store
+from mqlite_actor.sdk.address import Store, StoreKind, masked, parse_store, without_tokens
 from mqlite_actor.version import __version__
 from mqlite_cli.checking import told
 from mqlite_cli.invocation import Invocation
@@ -48,6 +48,13 @@ def doctor(run: Invocation) -> int:
 
 def findings(run: Invocation) -> Iterator[Finding]:
     """Everything, in the order in which it matters."""
+    for each in _looks(run):
+        # Somebody may have put a token where a path is wanted, which is what is found.
+        detail, mend = without_tokens(each.detail), without_tokens(each.mend)
+        yield Finding(each.name, each.verdict, detail, mend)
+
+
+def _looks(run: Invocation) -> Iterator[Finding]:
     yield from _machine()
     yield from _secrets(run)
     is_readable = True

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mqlite_actor.contract.errors import InvalidArgument, MqliteError
-from mqlite_actor.sdk.address import Destination, classify, parse_endpoint
+from mqlite_actor.sdk.address import Destination, classify, parse_endpoint, without_tokens
 from mqlite_actor.sdk.connect import ConnectOptions
 from mqlite_actor.sdk.token_file import environ_token
 from mqlite_actor.version import __version__
@@ -111,6 +111,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _fail(text: str) -> int:
-    first = " ".join(text.split())
+    first = without_tokens(" ".join(text.split()))
     sys.stderr.write(f"error: {first}\n")
     return 1
