@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,13 @@ LINE_BYTES_MAX = 128 << 20
 
 CHUNK_BYTES = 1 << 16
 """What a pipe holds."""
+
+LOOK_BYTES_MAX = 1 << 20
+"""Of a line that no parser takes; its id is looked for piece by piece, while others wait."""
+
+_TEXT = rb'"[^"\\]*(?:\\.[^"\\]*)*'
+_PIECE = re.compile(_TEXT + rb'"?|[{\[]+|[}\]]+', re.DOTALL)
+_VALUE = re.compile(rb"\s*:\s*(" + _TEXT + rb'"|-?[0-9]+)\s*[,}]', re.DOTALL)
 
 REPLIES_MAX = 64
 """Answers that wait for a slow client; when there are more, calls wait to answer."""
@@ -120,20 +128,40 @@ class Wire:
 
 def refusal(line: bytes) -> types.JSONRPCError | None:
     """The answer to a line that is no message; None if it names no id to answer to."""
+    message = "not a request of the protocol; a text may hold half a surrogate pair"
     try:
         value = json.loads(line)
-    except (ValueError, RecursionError):
+        request_id = value.get("id") if isinstance(value, dict) else None
+    except ValueError:
         return None
-    request_id = value.get("id") if isinstance(value, dict) else None
+    except RecursionError:
+        message = "not a request of the protocol; it is nested too deep"
+        request_id = _outermost_id(line)
     if isinstance(request_id, bool) or not isinstance(request_id, str | int):
         return None
     if isinstance(request_id, str) and not request_id.isprintable():
         return None
-    error = types.ErrorData(
-        code=types.INVALID_REQUEST,
-        message="not a request of the protocol; a text may hold half a surrogate pair",
-    )
+    error = types.ErrorData(code=types.INVALID_REQUEST, message=message)
     return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
+
+
+def _outermost_id(line: bytes) -> object:
+    """The id of an object that is nested too deep for a parser; None if it cannot be told."""
+    if len(line) > LOOK_BYTES_MAX or not line.lstrip().startswith(b"{"):
+        return None
+    depth, found = 0, None
+    for piece in _PIECE.finditer(line):
+        text = piece[0]
+        if text[:1] in b"{[":
+            depth += len(text)
+        elif text[:1] in b"}]":
+            depth -= len(text)
+        elif depth == 1 and text == b'"id"':
+            found = _VALUE.match(line, piece.end()) or found
+    try:
+        return json.loads(found[1]) if found else None
+    except ValueError:
+        return None
 
 
 def complain(text: str) -> None:

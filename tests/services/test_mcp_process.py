@@ -160,6 +160,38 @@ def test_lines_that_are_no_messages_cost_only_themselves(tmp_path: Path) -> None
     assert errors.count("it was skipped") >= 5
 
 
+@pytest.mark.parametrize("depth", [300, 3_000, 50_000])
+@pytest.mark.parametrize("request_id", [17, -1, 'a "b" {', '"id": 3,'])
+def test_a_request_that_is_nested_too_deep_is_refused_by_its_id(
+    depth: int, request_id: int | str
+) -> None:
+    deep = b'{"id": 5, "a": [' * depth + b"1" + b"]}" * depth
+    params = b'"params": {"id": 4, "arguments": ' + deep + b', "text": "}}\\" \\"id\\": 6"}'
+    named = b'"id" : ' + json.dumps(request_id).encode()
+    for members in ([b'"method": "id"', params, named], [named, params, b'"jsonrpc": "2.0"']):
+        found = stdio.refusal(b" {" + b", ".join(members) + b"}")
+        assert found is not None
+        assert (found.id, found.error.code) == (request_id, types.INVALID_REQUEST)
+        assert depth < 1000 or "nested too deep" in found.error.message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" * 3000 + b'{"id": 1}',
+        b'{"a": ' * 3000 + b'"id": 1',
+        b'{"id": null, "a": ' + b"[" * 3000,
+        b'{"id": 1.5, "a": ' + b"[" * 3000,
+        b'{"id": ' + b"9" * 5000 + b', "a": ' + b"[" * 3000,
+        b'{"id": "\\x", "a": ' + b"[" * 3000,
+        b'{"id": 1, "a": ' + b"[" * stdio.LOOK_BYTES_MAX,
+        b'{"a": ' + b"[" * 3000 + b'"' + b'\\"' * 400_000,
+    ],
+)
+def test_a_deep_line_without_an_id_that_can_be_told_gets_no_answer(line: bytes) -> None:
+    assert stdio.refusal(line) is None
+
+
 async def test_a_line_without_end_is_skipped_and_the_next_is_read(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
