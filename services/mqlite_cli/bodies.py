@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from mqlite_actor.contract.limits import REQUEST_BYTES_MAX
 from mqlite_cli.refusals import Refusal
-from mqlite_cli.streams import STDIN, Streams
+from mqlite_cli.streams import STDIN, Streams, read_some
 
 STDIN_BYTES_MAX = 16 * 1024 * 1024
 """The contract's number; far over any broker's cap on a message, and small enough to hold."""
@@ -59,7 +59,7 @@ def _read_stdin(streams: Streams) -> bytes:
 
 def _read_whole(descriptor: int, *, name: str, bytes_max: int) -> bytes:
     content = bytearray()
-    while chunk := os.read(descriptor, _CHUNK_BYTES):
+    while chunk := read_some(descriptor, _CHUNK_BYTES):
         content += chunk
         if len(content) > bytes_max:
             raise Refusal(f"{name} holds more than {bytes_max} bytes; nothing was sent")

@@ -11,7 +11,7 @@ import os
 from mqlite_cli.escaping import field
 from mqlite_cli.invocation import Invocation
 from mqlite_cli.refusals import Refusal
-from mqlite_cli.streams import STDERR, STDIN
+from mqlite_cli.streams import STDERR, STDIN, read_some
 
 _ANSWER_BYTES = 4096
 """The longest line that a terminal hands over."""
@@ -25,6 +25,6 @@ def can_ask(run: Invocation) -> bool:
 def confirm(run: Invocation, name: str, about: str) -> None:
     """Return once `name` was typed; Refusal for anything else, and at the end of the input."""
     run.streams.complain(f"{about} Type its name to go on:")
-    answer = os.fsdecode(os.read(STDIN, _ANSWER_BYTES)).removesuffix("\n")
+    answer = os.fsdecode(read_some(STDIN, _ANSWER_BYTES)).removesuffix("\n")
     if answer != name:
         raise Refusal(f"that is not {field(name)}; nothing was deleted")

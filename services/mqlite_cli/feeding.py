@@ -32,7 +32,7 @@ from mqlite_actor.contract.wire import Message, ScheduleRequest, SendRequest, St
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.refusals import Refusal
 from mqlite_cli.stopping import stops_interrupt
-from mqlite_cli.streams import STDIN
+from mqlite_cli.streams import STDIN, read_some
 from mqlite_cli.terminal import Tick
 from mqlite_cli.their_time import Now, reached_ms
 
@@ -329,7 +329,7 @@ def _lines(descriptor: int) -> Iterator[tuple[int, bytes] | None]:
 
 def _read(descriptor: int) -> bytes:
     try:
-        return os.read(descriptor, _CHUNK_BYTES)
+        return read_some(descriptor, _CHUNK_BYTES)
     except OSError as error:
         raise Refusal(f"cannot read the messages: {error.strerror}") from error
 

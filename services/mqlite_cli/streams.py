@@ -1,10 +1,11 @@
 """The three standard streams as they were handed over, and the only ways to write to them.
 
-`main` makes one `Streams` before anything else runs; every other module writes through it. It
-stands on `os` and little else, so that `mqlite version` stays cheap. Rules: a descriptor that was
-closed is occupied by the null device at once, because the next socket or database file would get
-its number and a stray write would land inside (spec/tools.md 1.5). Nothing is printed through
-`sys.stdout`, whose failures surface too late, when the interpreter ends.
+`main` makes one `Streams` before anything else runs; every other module writes through it, and
+reads with `read_some`. It stands on `os` and little else, so that `mqlite version` stays cheap.
+Rules: a descriptor that was closed is occupied by the null device at once, because the next socket
+or database file would get its number and a stray write would land inside (spec/tools.md 1.5);
+nothing is printed through `sys.stdout`, whose failures surface too late, when the interpreter ends;
+one that does not block is waited for.
 """
 
 from __future__ import annotations
@@ -146,6 +147,15 @@ def _is_null_device(number: int) -> bool:
     if not (stat.S_ISCHR(mine.st_mode) and stat.S_ISCHR(null.st_mode)):
         return False
     return mine.st_rdev == null.st_rdev
+
+
+def read_some(number: int, size: int) -> bytes:
+    """What is there, up to `size` bytes, as soon as there is something; nothing at the end."""
+    while True:
+        try:
+            return os.read(number, size)
+        except BlockingIOError:  # as below, by whoever has the other end of a socket or terminal
+            select.select([number], [], [])
 
 
 def _write_all(number: int, data: bytes | bytearray) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -108,9 +109,7 @@ class Wire:
     async def _lines(self) -> AsyncIterator[bytes]:
         rest = bytearray()
         is_too_long = False
-        while chunk := await anyio.to_thread.run_sync(
-            os.read, self._in, CHUNK_BYTES, abandon_on_cancel=True
-        ):
+        while chunk := await anyio.to_thread.run_sync(_read_some, self._in, abandon_on_cancel=True):
             head, *others = chunk.split(b"\n")
             rest += head
             for each in others:
@@ -193,7 +192,21 @@ def guarded() -> Iterator[Wire]:
         os.close(nothing)  # the copies stay open: a thread that was left behind may still read
 
 
+def _read_some(descriptor: int) -> bytes:
+    while True:
+        try:
+            return os.read(descriptor, CHUNK_BYTES)
+        except BlockingIOError:
+            # Whoever has the other end may have set both to non-blocking; a pause is no failure.
+            select.select([descriptor], [], [])
+
+
 def _write_all(descriptor: int, line: bytes) -> None:
     view = memoryview(line)
     while view:
-        view = view[os.write(descriptor, view) :]
+        try:
+            written = os.write(descriptor, view)
+        except BlockingIOError:
+            select.select([], [descriptor], [])  # as above; a slow reader is no failure either
+            continue
+        view = view[written:]

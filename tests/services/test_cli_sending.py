@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from mqlite_actor.contract.wire import Message
+from mqlite_cli import streams
 from tests.sdk.loopback import Recorded, loopback, reply
+from tests.services.cli_inline import Inline
 from tests.services.cli_process import Shell
 
 HOSTILE = bytes(range(256))
@@ -217,3 +221,35 @@ def test_message_json_is_the_wire_object_in_the_wire_s_order(shell: Shell) -> No
     (message,) = shell.run("peek", "q", "--output", "json", check=0).json
     assert message["subject"] == "a\u202eb\u0085"
     assert list(message) == [field for field in Message.__struct_fields__ if field in message]
+
+
+@pytest.mark.parametrize("words", [["-"], ["--lines"], ["--ndjson"]])
+def test_standard_input_that_does_not_block_is_waited_for(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    words: list[str],
+) -> None:
+    mqlite = Inline(tmp_path, monkeypatch, capfd)
+    mqlite.ok("create-queue", "q")
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    waited: list[list[int]] = []
+
+    def wait(readers: list[int], *_: object) -> None:
+        """Whoever has the other end says something when it is waited for, and then leaves."""
+        waited.append(readers)
+        os.write(writing, b'{"text": "x"}' if words == ["--ndjson"] else b"x")
+        os.close(writing)
+
+    monkeypatch.setattr(streams, "select", SimpleNamespace(select=wait))
+    kept = os.dup(0)
+    try:
+        os.dup2(reading, 0)
+        mqlite.ok("send", "q", *words)
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+        os.close(reading)
+    assert waited == [[0]]
+    assert stored(Shell(tmp_path)) == [b"x"]

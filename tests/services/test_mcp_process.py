@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +23,7 @@ from mqlite_mcp.session import CALLS_MAX
 from tests.conformance.broker import BOUND_SECONDS
 from tests.services.cli_process import clean_environ
 from tests.services.mcp_process import INITIALIZE, PROGRAM, endpoint_of, lines, result, silent
-from tests.warm.process import run
+from tests.warm.process import Popen, run
 
 MEMORY = ("--db", ":memory:")
 
@@ -190,6 +192,42 @@ def test_a_request_that_is_nested_too_deep_is_refused_by_its_id(
 )
 def test_a_deep_line_without_an_id_that_can_be_told_gets_no_answer(line: bytes) -> None:
     assert stdio.refusal(line) is None
+
+
+@pytest.mark.parametrize("which", ["in", "out"])
+def test_a_stream_that_does_not_block_is_waited_for(tmp_path: Path, which: str) -> None:
+    ours_in, its_in = socket.socketpair()
+    ours_out, its_out = socket.socketpair()
+    its_out.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # a few answers fit
+    {"in": its_in, "out": its_out}[which].setblocking(False)
+    process = Popen[bytes](
+        [*PROGRAM, *MEMORY], cwd=tmp_path, env=clean_environ({}), stdin=its_in.fileno(),
+        stdout=its_out.fileno(), stderr=subprocess.PIPE,
+    )  # fmt: skip
+    its_in.close()
+    its_out.close()
+    with process, ours_in, ours_out, ours_out.makefile("rb") as answers:
+        ours_out.settimeout(BOUND_SECONDS)
+        try:
+            ours_in.sendall(json.dumps(INITIALIZE).encode() + b"\n")
+            assert json.loads(answers.readline())["id"] == "init"
+            pings = [{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in range(50)]
+            if which == "in":  # each is waited for
+                for ping in pings:
+                    ours_in.sendall(json.dumps(ping).encode() + b"\n")
+                    assert json.loads(answers.readline())["id"] == ping["id"]
+            else:
+                ours_in.sendall(b"".join(json.dumps(ping).encode() + b"\n" for ping in pings))
+                assert process.stderr is not None
+                select.select([process.stderr], [], [], 0.5)  # until it fails, or is stuck
+                found = {json.loads(answers.readline())["id"] for _ in pings}
+                assert found == {ping["id"] for ping in pings}
+            ours_in.shutdown(socket.SHUT_WR)
+            assert process.wait(BOUND_SECONDS) == 0
+        finally:
+            process.kill()
+        _, errors = process.communicate(timeout=BOUND_SECONDS)
+    assert errors == b""
 
 
 async def test_a_line_without_end_is_skipped_and_the_next_is_read(
