@@ -88,7 +88,7 @@ def _run(
         if not _is_sound(store, result, everything):
             return result
     if store.room.asks_disk:
-        store.room.look()
+        look_at_disk(store)
     left = _with_room(store, requests, result)
     may_cut = True
     together = waves.together if store.backend.is_remote else _together
@@ -125,22 +125,34 @@ def _run(
 
 def cut_log(store: Store) -> bool:
     """Give the room of the log back to a disk that is (nearly) full, and look at the disk again;
-    whether that gave any. Between transactions.
+    whether there is any more. Between transactions.
 
     Never raises: what a failure means for the file is left to the next use of it. A transaction
     that was too large leaves a long log without anything in it, so its length on the disk counts.
     """
-    store.room.forget()
-    if not store.healthy or store.leaves_log or not store.log_bytes():
+    if not store.healthy:
         return False
+    if store.leaves_log or not store.log_bytes():
+        store.room.cut()
+        return look_at_disk(store)
     try:
         is_cut = store.truncate_log()
-        store.room.look()
+        look_at_disk(store)
     except Exception as error:  # noqa: BLE001  # it was a try; the keeper goes on trying, and logs
         if isinstance(mapped(error), StorageFailed):
             store.doubt()
         return False
     return is_cut
+
+
+def look_at_disk(store: Store) -> bool:
+    """Ask the disk what is left, and say so if sends are taken again; whether the file may grow by
+    more than before."""
+    was_short = store.room.is_short
+    has_grown = store.room.look()
+    if was_short and not store.room.is_short:
+        _log.warning("there is room on the disk again; sends are taken")
+    return has_grown
 
 
 def _with_room(store: Store, requests: Sequence[Any], result: GroupResult) -> Sequence[int]:

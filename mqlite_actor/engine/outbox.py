@@ -36,7 +36,7 @@ from mqlite_actor.contract.errors import (
 from mqlite_actor.engine import admission
 from mqlite_actor.engine.commands import JudgedSend
 from mqlite_actor.engine.filtering import Inquiry
-from mqlite_actor.engine.group import SENDS, cut_log, nearly_full
+from mqlite_actor.engine.group import SENDS, cut_log, look_at_disk, nearly_full
 from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.outcomes import Answer, Done, GroupResult
 from mqlite_actor.logs import logger
@@ -96,8 +96,7 @@ class UserTransaction:
                 cut_log(store)
             if not store.healthy:
                 _open_anew(store)
-            if store.room.asks_disk:
-                store.room.look()
+            look_at_disk(store)  # each time, since it cannot be run once more with what there is
             self._tx = store.begin()
         except Exception as error:
             raise mapped(error) from error

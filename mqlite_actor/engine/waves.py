@@ -9,8 +9,9 @@ that are remembered, are one request; claims under an attempt id and sends with 
 two; none more than three, except what passes of time find in queues never heard of. Nobody's order
 is changed that anybody could see: all these commands are unanswered.
 
-Looks go first and by themselves. Each of their waves is a transaction of its own, which nothing can
-come between, since one engine owns the database.
+Looks go by themselves. Each of their waves is a transaction of its own, which nothing can come
+between, since one engine owns the database. Whichever kind heads a group goes first, so that
+neither keeps the other waiting for ever.
 """
 
 from __future__ import annotations
@@ -65,13 +66,13 @@ def together(
     happened.
     """
     assert is_patient, "it never runs in the loop's own thread"
-    looks = [index for index in indexes if type(requests[index]) in LOOKS]
+    is_look = type(requests[indexes[0]]) in LOOKS
+    chosen = [index for index in indexes if (type(requests[index]) in LOOKS) is is_look]
     group = _Group(cast("DistantStore", store), table, requests, clock, result)
-    chosen = looks or indexes
     patience = group.patience()
     while True:
         try:
-            taken = group.look(chosen) if looks else group.write(chosen)
+            taken = group.look(chosen) if is_look else group.write(chosen)
             if taken:
                 return taken
         except Again as again:

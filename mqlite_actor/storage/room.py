@@ -72,9 +72,9 @@ class Room:
         is_grown = abs(self._store.log_pages - self._looked_at) >= limits.ROOM_PAGES
         return (self.is_near or is_grown) and self._store.path != files.MEMORY
 
-    def look(self) -> None:
-        """Ask the disk and the file, and permit what leaves the reserve whole. Between
-        transactions.
+    def look(self) -> bool:
+        """Ask the disk and the file, and permit what leaves the reserve whole; whether that is more
+        than before. Between transactions.
 
         Where that cannot be known now (the folder is gone, or a lock is in the way) all stays as it
         was: what is wrong is said by the write itself.
@@ -86,10 +86,11 @@ class Room:
             unused: int = store.connection.pragma("freelist_count")
             size = os.stat(store.path).st_size
         except (apsw.Error, OSError):
-            return
+            return False
         self._looked_at = store.log_pages
         if free is None:
-            return
+            return False
+        before = self._pages_max
         self._pages = pages
         self._unused_bytes = unused * self._page_bytes
         self._left = free - max(0, pages * self._page_bytes - size)
@@ -98,6 +99,7 @@ class Room:
         store.ledger.is_tight = self.is_near
         with suppress(apsw.Error):  # as above
             self._permit(1.0)
+        return self._pages_max > before
 
     def has_room(self, weigh: Callable[[], int]) -> bool:
         """Whether sends of `weigh()` bytes fit beside the reserve. Sets `is_short`.
@@ -145,8 +147,9 @@ class Boundless:
 
     is_near = is_short = asks_disk = wants_cut = False
 
-    def look(self) -> None:
+    def look(self) -> bool:
         """There is nothing to look at."""
+        return False
 
     def has_room(self, weigh: Callable[[], int]) -> bool:  # noqa: ARG002  # as the other's
         """Nobody can tell from here."""

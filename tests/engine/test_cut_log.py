@@ -200,6 +200,20 @@ def test_a_cut_that_fails_is_no_end_of_the_group(tmp_path: Path, error: type[aps
         assert len(writer.bodies("q")) == 19
 
 
+def test_groups_at_once_go_on_where_the_log_is_another_program_s(writer: Writer) -> None:
+    writer.store.leaves_log = True
+    writer.store.room.look()
+    assert writer.store.room.is_near
+    hops = 0
+    for _ in range(100):
+        request = sending("q", SMALL)
+        if run_at_once(writer.store, writer.table, [request], writer.clock) is None:
+            hops += 1
+            writer.ask(request)
+    assert writer.store.log_pages > 2 * limits.ROOM_PAGES
+    assert 0 < hops <= writer.store.log_pages / limits.ROOM_PAGES
+
+
 def test_a_log_of_another_program_stays_as_it_is(writer: Writer, disk: SmallDisk) -> None:
     writer.store.leaves_log = True
     (message,) = held(writer, 1)

@@ -214,6 +214,30 @@ def test_a_file_that_was_worked_off_takes_messages_into_its_free_pages(writer: W
     assert fill(writer) >= stored * 0.9
 
 
+def test_a_disk_that_was_made_larger_is_seen_by_a_transaction_at_once(
+    writer: Writer, disk: SmallDisk
+) -> None:
+    disk.grow(20 * limits.MIB)
+    writer.store.room.look()
+    assert not writer.store.room.is_near
+    disk.grow(100 * limits.MIB)
+    tx = UserTransaction(writer.store, writer.table, writer.clock, 60)
+    tx.execute("CREATE TABLE mine (body BLOB)")
+    tx.execute("INSERT INTO mine VALUES (?)", (bytes(30 * limits.MIB),))
+    tx.commit()
+
+
+def test_a_disk_that_was_made_larger_is_seen_by_a_send_whose_log_is_another_program_s(
+    writer: Writer, disk: SmallDisk
+) -> None:
+    writer.store.leaves_log = True
+    disk.grow(20 * limits.MIB)
+    writer.store.room.look()
+    assert not writer.store.room.is_near
+    disk.grow(100 * limits.MIB)
+    writer.send("q", *[bytes(limits.MIB)] * 20)
+
+
 def test_what_is_kept_from_a_command_depends_on_what_it_frees() -> None:
     kinds = (
         sending("q"), wire.AbandonRequest("q", 1, "t"), taking("q"),

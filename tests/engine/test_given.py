@@ -279,6 +279,28 @@ def test_a_group_that_is_run_one_by_one_ends_alike(
     assert sent.unwrap().seq_numbers == [3 * EACH + 1], "once"
 
 
+@pytest.mark.parametrize("head", ["a look", "a settlement"])
+def test_whoever_heads_a_group_is_answered_in_it(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, head: str
+) -> None:
+    monkeypatch.setattr(writer.store.ledger, "_page_bytes", PAGE)
+    writer.send("q", *[BODY] * (2 * EACH))
+    (message,) = writer.take("q")
+    pair: list[object] = [completing("q", message), wire.PeekRequest(queue="q", max=EACH)]
+    if head == "a look":
+        pair.reverse()
+    result = run(writer, *pair)
+    assert result.outcomes[0] is not NOT_RUN
+    while NOT_RUN in result.outcomes:  # a look that has just come does not pass it
+        (left,) = (
+            each for each, done in zip(pair, result.outcomes, strict=True) if done is NOT_RUN
+        )
+        pair = [left, wire.PeekRequest(queue="q", max=EACH)]
+        result = run(writer, *pair)
+        assert result.outcomes[0] is not NOT_RUN
+    assert writer.ask(wire.StatsRequest(queue="q")).locked == 0
+
+
 def test_a_lost_commit_is_told_to_those_who_were_in_it_and_to_nobody_else(tmp_path: Path) -> None:
     with faulty() as vfs, writing(tmp_path / "q.db", synchronous="FULL") as writer:
         writer.create("q")

@@ -205,10 +205,10 @@ async def test_on_a_full_disk_nothing_is_left_and_a_settlement_still_works(q: Em
     await q.send_one("q", b"held")
     lease = (await q.receive("q"))[0]
     connection = local(q.engine).connection
-    connection.pragma("max_page_count", connection.pragma("page_count"))
 
     async def work() -> None:
         async with q.tx() as tx:
+            connection.pragma("max_page_count", connection.pragma("page_count"))
             await tx.execute(ORDER, (1, "tea"))
             with pytest.raises(StorageFull):
                 await tx.send_one("q", bytes(500_000))
@@ -222,7 +222,6 @@ async def test_on_a_full_disk_nothing_is_left_and_a_settlement_still_works(q: Em
     assert await bodies(q.engine, "q") == [b"held"]
 
     await q.run_tx(lambda tx: tx.complete(lease))
-    connection.pragma("max_page_count", 2**31)
     await nothing_is_there(q)
 
 

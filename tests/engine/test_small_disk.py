@@ -151,6 +151,18 @@ async def test_a_nearly_full_disk_is_one_line_in_the_log_and_its_end_another(
     assert len(refusals) <= 1 + len([text for text in texts if "again" in text])
 
 
+async def test_room_for_plenty_is_told_in_the_log_as_well(
+    engine: Engine, disk: SmallDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "mqlite"):
+        await fill(engine, BODY)
+        disk.grow(100 * limits.MIB)
+        await engine.call(sending("q", BODY))
+    first, last = [record.getMessage() for record in caplog.records]
+    assert "nearly full" in first
+    assert "room on the disk again" in last
+
+
 async def test_what_waits_in_one_group_is_served_without_its_sends(engine: Engine) -> None:
     await engine.call(sending("q", b"held"))
     held = (await engine.call(taking("q"))).messages[0]
