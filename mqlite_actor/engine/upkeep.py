@@ -24,9 +24,14 @@ from mqlite_actor.storage.surroundings import (
 
 __all__ = [
     "Finding", "NotAlone", "Restored", "Verdict", "check_file", "earlier_boots",
-    "examine_library", "examine_place", "examine_size", "failures", "foretell", "layout_found",
-    "log_files", "mend_counts", "path_of", "queues_found", "restore",
+    "examine_library", "examine_place", "examine_size", "failures", "file_at", "foretell",
+    "layout_found", "log_files", "mend_counts", "path_of", "queues_found", "restore",
 ]  # fmt: skip
+
+
+def file_at(path: str) -> str:
+    """The one absolute path of a file whose path is `path` to the letter. OpenError."""
+    return files.real_path(path)
 
 
 def path_of(dsn: str) -> str:

@@ -42,7 +42,7 @@ def canonical_path(dsn: str) -> str:
 
     Takes `file:PATH`, a bare path, an optional `?query` (dropped), relative paths and symbolic
     links, also one that points to a file that does not exist yet. OpenError for a relative one in a
-    folder that was deleted.
+    folder that was deleted, and for a path that is not UTF-8.
     """
     text = dsn.strip()
     if text in ("", MEMORY):
@@ -54,10 +54,23 @@ def canonical_path(dsn: str) -> str:
         raise InvalidArgument("the database path holds a NUL character")
     if text.startswith("///"):
         text = text[2:]  # file:///abs is file: with an empty host
+    return real_path(text)
+
+
+def real_path(text: str) -> str:
+    """The same for a path to the letter. OpenError also for one that SQLite cannot be told."""
     try:
-        return os.path.realpath(text)
+        path = os.path.realpath(text)
     except FileNotFoundError as error:  # of the current folder: nothing else has to exist
         raise OpenError(f"{text}: the current folder was deleted; name an absolute path") from error
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise OpenError(
+            f"{path!r} is not UTF-8, as SQLite needs the path of a database; rename the folder or"
+            " file"
+        ) from error
+    return path
 
 
 def check_place(path: str) -> None:

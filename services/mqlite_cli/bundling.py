@@ -29,6 +29,7 @@ from mqlite_cli import doctor
 from mqlite_cli.invocation import Invocation
 from mqlite_cli.moments import shown_moment
 from mqlite_cli.refusals import Refusal
+from mqlite_cli.target import from_here
 
 _MODE = 0o600
 _INDENT = 2
@@ -65,6 +66,7 @@ Queue names and paths of this machine are in it: read it before you pass it on.
 def support_bundle(run: Invocation) -> int:
     """`support-bundle PATH`: a new file, or an error and no file."""
     path = Path(run.arguments.words[0])
+    from_here(run.arguments.words[0])  # a current folder that is gone is told of first
     if os.path.lexists(path):  # no error for a path that cannot be: opening it tells which
         raise Refusal(f"{path} exists; a bundle never replaces anything")
     parts = list(_parts(run))
@@ -124,7 +126,9 @@ def _doctor(run: Invocation) -> bytes:
 
 def _settings(run: Invocation) -> bytes:
     names = sorted(name for name in run.environ if name.startswith("MQLITE_"))
-    return "".join(f"{name}={_shown(name, run.environ[name])}\n" for name in names).encode()
+    return "".join(f"{name}={_shown(name, run.environ[name])}\n" for name in names).encode(
+        errors="backslashreplace"
+    )
 
 
 def _shown(name: str, value: str) -> str:
@@ -151,9 +155,9 @@ def _store_path(run: Invocation) -> str | None:
         dsn = doctor.store_of(run)
         if dsn is None or parse_store(dsn, bare_paths=True).kind is not StoreKind.FILE:
             return None
+        path = upkeep.path_of(dsn)
     except (MqliteError, Refusal):
         return None  # the doctor's report names it
-    path = upkeep.path_of(dsn)
     try:
         return path if Path(path).is_file() else None
     except OSError:

@@ -8,7 +8,6 @@ Rule: a word is a path to the letter; only behind `file:` it is a store's string
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -99,7 +98,7 @@ def _path_of(word: str) -> str:
         return upkeep.path_of(word)
     if "://" in word:  # an address of something else, perhaps with a credential
         raise Refusal(f"{field(masked(word))} is no file of this machine")
-    return os.path.realpath(from_here(word))
+    return upkeep.file_at(from_here(word))
 
 
 def _shown(run: Invocation, found: Finding) -> str:

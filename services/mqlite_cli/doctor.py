@@ -25,7 +25,7 @@ from mqlite_cli.checking import told
 from mqlite_cli.invocation import Invocation
 from mqlite_cli.moments import shown_moment
 from mqlite_cli.refusals import Refusal
-from mqlite_cli.target import STORE_DEFAULT
+from mqlite_cli.target import STORE_DEFAULT, from_here
 
 _PYTHON_MINIMUM = (3, 11)
 _YEAR_2026_MS = 1_767_225_600_000
@@ -49,9 +49,12 @@ def doctor(run: Invocation) -> int:
 def findings(run: Invocation) -> Iterator[Finding]:
     """Everything, in the order in which it matters."""
     for each in _looks(run):
-        # Somebody may have put a token where a path is wanted, which is what is found.
-        detail, mend = without_tokens(each.detail), without_tokens(each.mend)
-        yield Finding(each.name, each.verdict, detail, mend)
+        yield Finding(each.name, each.verdict, _fit(each.detail), _fit(each.mend))
+
+
+def _fit(text: str) -> str:
+    """For a report: a path may be no UTF-8, and somebody may have put a token in its place."""
+    return without_tokens(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def _looks(run: Invocation) -> Iterator[Finding]:
@@ -137,13 +140,17 @@ def _is_lent(found: os.stat_result) -> bool:
 def _store(dsn: str) -> Iterator[Finding]:
     try:
         store = parse_store(dsn, bare_paths=True)
+        is_file = store.kind is StoreKind.FILE
+        path = ""
+        if is_file:
+            from_here(store.location)  # a current folder that is gone ends this, as any command
+            path = upkeep.path_of(dsn)
     except MqliteError as error:
         yield Finding("store", Verdict.FAIL, error.message, "set MQLITE_DB to file:PATH")
         return
-    if store.kind is not StoreKind.FILE:
+    if not is_file:
         yield Finding("store", Verdict.OK, _without_file(store))
         return
-    path = upkeep.path_of(dsn)
     places = list(upkeep.examine_place(path))
     yield from places
     if upkeep.failures(places):
