@@ -5,8 +5,9 @@ clock from the deadline that the engine returned and the engine's own time, so t
 this machine does not matter (B32); one call for all messages, so that many short leases hold (B33).
 Rules: when a lease is due is settled once, when it joins or was asked for, and whoever joins later
 can only bring the next pass forward, so that steady traffic never puts it off; a failed renewal is
-tried again while the lease may still live; a lease that the engine denies, or that ran out
-meanwhile, is lost, and said to be, unless its message is settled or being settled.
+tried again while the lease may still live, unless it was refused for good; a lease that the engine
+denies, or that ran out meanwhile, is lost, and said to be, unless its message is settled or being
+settled.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import anyio
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.errors import LockLost, MqliteError, Unsupported
 from mqlite_actor.sdk import requests
+from mqlite_actor.sdk.claiming import is_permanent
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.held import HeldMessage
 
@@ -117,7 +119,7 @@ class Renewal:
                 with anyio.fail_after(CALL_SECONDS):
                     await self._ask(some)
             except MqliteError as error:
-                self._failed(some)
+                self._failed(some, is_for_good=is_permanent(error))
                 self._report(error)
             except TimeoutError:
                 self._failed(some)
@@ -163,7 +165,7 @@ class Renewal:
             self._lose(lease)
         lease.plan(now)
 
-    def _failed(self, leases: Sequence[Lease]) -> None:
+    def _failed(self, leases: Sequence[Lease], *, is_for_good: bool = False) -> None:
         now = anyio.current_time()
         for lease in leases:
             if not self._is_current(lease):
@@ -171,6 +173,8 @@ class Renewal:
             if lease.held.ends_at + LOST_SECONDS <= now and not lease.held.is_settled:
                 self._lose(lease)
             lease.plan(now)
+            if is_for_good:  # looked at again when it is over, and no sooner
+                lease.due_at = max(lease.due_at, lease.held.ends_at + LOST_SECONDS)
 
     def _lose(self, lease: Lease) -> None:
         self.remove(lease.held)

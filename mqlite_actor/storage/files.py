@@ -10,10 +10,9 @@ link of his leads to.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -141,39 +140,6 @@ def give_away(descriptor: int, path: str) -> None:
     with suppress(OSError):  # of another's namespace, or of a disk without owners
         owner = os.stat(path if os.path.exists(path) else os.path.dirname(path))
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
-
-
-def size_on_disk(path: str) -> int:
-    """Bytes of the database, its log and its index; 0 for memory."""
-    if path == MEMORY:
-        return 0
-    total = 0
-    for suffix in ("", "-wal", "-shm"):
-        try:
-            total += os.stat(path + suffix).st_size
-        except FileNotFoundError:
-            continue
-    return total
-
-
-def log_size(path: str) -> int | None:
-    """Bytes of the log; None for memory, and when there is none to look at."""
-    return None if path == MEMORY else _or_none(lambda: os.stat(path + "-wal").st_size)
-
-
-def disk_free(path: str) -> int | None:
-    """Bytes that an ordinary user may still write on the file's disk; None for memory, and when the
-    system does not say."""
-    if path == MEMORY:
-        return None
-    return _or_none(lambda: shutil.disk_usage(os.path.dirname(path)).free)
-
-
-def _or_none(look: Callable[[], int]) -> int | None:
-    try:
-        return look()
-    except OSError:
-        return None
 
 
 def in_use(database: str) -> DatabaseLocked:

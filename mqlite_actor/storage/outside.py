@@ -23,7 +23,7 @@ from mqlite_actor.contract.errors import (
     SchemaVersionMismatch,
     Unavailable,
 )
-from mqlite_actor.storage import files, schema
+from mqlite_actor.storage import files, schema, sizes
 from mqlite_actor.storage.connection import check_sqlite, connect_outsider
 from mqlite_actor.storage.database import Transaction
 from mqlite_actor.storage.failures import mapped
@@ -95,15 +95,15 @@ class OutsideFile:
 
     def size_bytes(self) -> int:
         """Bytes on disk, log included."""
-        return files.size_on_disk(self.path)
+        return sizes.size_on_disk(self.path)
 
     def log_bytes(self) -> int | None:
         """Bytes of the log."""
-        return files.log_size(self.path)
+        return sizes.log_size(self.path)
 
     def disk_free_bytes(self) -> int | None:
         """Room on the file's disk."""
-        return files.disk_free(self.path)
+        return sizes.disk_free(self.path)
 
     def _on_connection(self, step: Step[T], look: Look) -> T:
         for _ in range(TRIES - 1):
@@ -141,7 +141,7 @@ class OutsideFile:
             )
         if os.path.exists(path + "-shm") and os.path.exists(path + "-wal"):
             return
-        if files.log_size(path):
+        if sizes.log_size(path):
             raise OpenError(
                 f"{path} was left with a log (-wal) but without its index (-shm), which would have"
                 f" to be recovered; {_MEND}"

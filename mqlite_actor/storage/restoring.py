@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import InvalidArgument, OpenError, StorageDamaged, StorageFull
-from mqlite_actor.storage import aside, checking, files, schema
+from mqlite_actor.storage import aside, checking, files, schema, sizes
 
 
 class Restored(NamedTuple):
@@ -99,7 +99,7 @@ def foretell(
             raise files.in_use(path)
         taken = _taken(path, may_replace=may_replace)
         _check_copy(snapshot, is_checked=is_checked, tick=tick)
-        size, room = os.path.getsize(snapshot), files.disk_free(path)
+        size, room = os.path.getsize(snapshot), sizes.disk_free(path)
         if room is not None and room < size:
             raise StorageFull(f"{size} bytes are needed beside {path}, and {room} are free")
         return Restored(path, size, aside.free_name(path) if taken else "")

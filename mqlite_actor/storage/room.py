@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import apsw
 
 from mqlite_actor.contract import limits
-from mqlite_actor.storage import files
+from mqlite_actor.storage import files, sizes
 from mqlite_actor.storage.database import Ledger
 
 PAGES_MAX: Final = 0xFFFF_FFFE
@@ -80,7 +80,7 @@ class Room:
         was: what is wrong is said by the write itself.
         """
         store = self._store
-        free = files.disk_free(store.path)
+        free = sizes.disk_free(store.path)
         try:
             pages: int = store.connection.pragma("page_count")
             unused: int = store.connection.pragma("freelist_count")

@@ -17,7 +17,7 @@ import apsw
 
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import OpenError, StorageFailed
-from mqlite_actor.storage import allocator, aside, blocks, database, files, schema
+from mqlite_actor.storage import allocator, aside, blocks, database, files, schema, sizes
 from mqlite_actor.storage.beside import look_through
 from mqlite_actor.storage.connection import (
     SYNCHRONOUS,
@@ -282,15 +282,15 @@ class SqliteStore:
 
     def size_bytes(self) -> int:
         """Bytes on disk, log included; 0 for memory."""
-        return files.size_on_disk(self.path)
+        return sizes.size_on_disk(self.path)
 
     def log_bytes(self) -> int | None:
         """Bytes of the log; None for memory, and when there is none to look at."""
-        return files.log_size(self.path)
+        return sizes.log_size(self.path)
 
     def disk_free_bytes(self) -> int | None:
         """Room on the file's disk; None for memory, and when the system does not say."""
-        return files.disk_free(self.path)
+        return sizes.disk_free(self.path)
 
     def close(self) -> None:
         """Close the connections, the writer's last, then release the lock."""

@@ -17,7 +17,7 @@ import apsw
 from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import OpenError
 from mqlite_actor.contract.limits import MIB
-from mqlite_actor.storage import counts, files, schema
+from mqlite_actor.storage import counts, files, schema, sizes
 from mqlite_actor.storage.checking import Finding, Verdict
 from mqlite_actor.storage.connection import check_sqlite, connect_outsider
 from mqlite_actor.storage.database import Value
@@ -58,7 +58,7 @@ def examine_place(path: str) -> Iterator[Finding]:
     folder = os.path.dirname(path)
     kind = files.file_system(folder)
     yield Finding("place", Verdict.OK, f"{folder} is writable" + (f", on {kind}" if kind else ""))
-    free = files.disk_free(path)
+    free = sizes.disk_free(path)
     if free is None:
         yield Finding("disk", Verdict.WARN, "the system does not say how much is free")
     else:
@@ -71,7 +71,7 @@ def examine_place(path: str) -> Iterator[Finding]:
 
 def examine_size(path: str) -> Iterator[Finding]:
     """The log and the free space inside of a file that exists and is sound."""
-    log = files.log_size(path) or 0
+    log = sizes.log_size(path) or 0
     if log > limits.WAL_BYTES_KEPT:
         yield Finding(
             "log",

@@ -32,7 +32,7 @@ from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.sweeper import Retention
 from mqlite_actor.logs import logger
-from mqlite_actor.sdk.address import parse_store
+from mqlite_actor.sdk.address import parse_store, without_tokens
 from mqlite_actor.sdk.stopping import StopSignals
 from mqlite_actor.version import __version__
 from mqlite_broker import (
@@ -269,7 +269,12 @@ def _announce(settings: Settings, engine: Engine) -> None:
         reach = "this machine" if settings.is_loopback else "anyone on the network"
         _log.warning("authentication is off: open to %s", reach)
     elif settings.token_file:
-        logs.line(_log, logging.INFO, "a new administrator token", ("file", settings.token_file))
+        logs.line(
+            _log,
+            logging.INFO,
+            "a new administrator token",
+            ("file", without_tokens(settings.token_file)),
+        )
     elif settings.is_token_generated:
         token = settings.tokens[0]
         logs.line_at_any_level("generated an administrator token", ("token", token))

@@ -12,6 +12,7 @@ import ssl
 from pathlib import Path
 
 from mqlite_actor.contract.errors import InvalidArgument
+from mqlite_actor.sdk.address import without_tokens
 
 
 def server_context(cert: str, key: str) -> ssl.SSLContext:
@@ -20,14 +21,15 @@ def server_context(cert: str, key: str) -> ssl.SSLContext:
         try:
             Path(path).open("rb").close()
         except OSError as error:
-            raise InvalidArgument(f"TLS: cannot read {path!r}: {error.strerror}") from error
+            shown = without_tokens(repr(path))
+            raise InvalidArgument(f"TLS: cannot read {shown}: {error.strerror}") from error
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(cert, key, password=_refuse_password)
     except ssl.SSLError as error:
-        raise InvalidArgument(_words(error, cert, key)) from error
+        raise InvalidArgument(without_tokens(_words(error, cert, key))) from error
     return context
 
 

@@ -16,6 +16,7 @@ from mqlite_actor.contract.ext import (
     DeleteSubscriptionRequest,
     DescribeQueueRequest,
     QueuePatch,
+    QueueSettings,
     UpdateQueueRequest,
 )
 from mqlite_actor.contract.limits import MIB
@@ -33,7 +34,16 @@ from mqlite_cli.foretelling import tell
 from mqlite_cli.invocation import Caller, Invocation
 from mqlite_cli.output import Form
 from mqlite_cli.refusals import Refusal
-from mqlite_cli.topology import DEFAULTS, Change, Subscription, Topology, compare, read, write
+from mqlite_cli.topology import (
+    DEFAULTS,
+    Change,
+    Settings,
+    Subscription,
+    Topology,
+    compare,
+    read,
+    write,
+)
 
 _FILE_BYTES_MAX = 16 * MIB
 """A hundred thousand queues."""
@@ -101,14 +111,20 @@ def _there(caller: Caller) -> tuple[Topology, dict[str, str]]:
     topology, generations = Topology({}, {}), {}
     for queue in caller.call(ListQueuesRequest()).queues:
         found = caller.call(DescribeQueueRequest(queue.name))
-        config = msgspec.to_builtins(found.config)
-        topology.queues[queue.name] = {name: config[name] for name in DEFAULTS}
-        for bound in ("dlq_max_age_ms", "dlq_max_count", "dlq_max_bytes"):
-            topology.queues[queue.name][bound] = max(config[bound], -1)
+        topology.queues[queue.name] = _settings(found.config)
         generations[queue.name] = found.generation
     for each in caller.call(ListSubscriptionsRequest()).subscriptions:
         topology.subscriptions[each.name] = Subscription(each.topic, each.expr)
     return topology, generations
+
+
+def _settings(found: QueueSettings) -> Settings:
+    """What a queue has, as a file says it."""
+    config = msgspec.to_builtins(found)
+    settings: Settings = {name: config[name] for name in DEFAULTS}
+    for bound in ("dlq_max_age_ms", "dlq_max_count", "dlq_max_bytes"):
+        settings[bound] = max(config[bound], -1)
+    return settings
 
 
 def _show(run: Invocation, changes: list[Change]) -> None:
@@ -159,11 +175,12 @@ def _put(caller: Caller, change: Change, wanted: Topology, generations: dict[str
     subscription = wanted.subscriptions.get(name)
     if change.change == "create" and not subscription:
         config = msgspec.convert(settings, QueueConfig)
-        if not caller.call(UpdateQueueRequest(name, create=config)).created:
+        reply = caller.call(UpdateQueueRequest(name, create=config))
+        if not reply.created and _settings(reply.config) != settings:
             raise _made_meanwhile(name)
         return
-    if change.change == "create":
-        _look_for(caller, name)
+    if change.change == "create" and _is_there(caller, name, settings, subscription):
+        return
     if subscription and (change.change == "create" or "filter" in change.settings):
         caller.call(SubscribeRequest(subscription.topic, name, Filter(subscription.expr)))
     if set(change.settings) - {"topic", "filter"}:
@@ -171,13 +188,19 @@ def _put(caller: Caller, change: Change, wanted: Topology, generations: dict[str
         caller.call(UpdateQueueRequest(name, patch, generations.get(name, "")))
 
 
-def _look_for(caller: Caller, name: str) -> None:
-    """Raise if it is there by now: no call makes a subscription only where there is none."""
+def _is_there(
+    caller: Caller, name: str, settings: Settings, subscription: Subscription | None
+) -> bool:
+    """Whether it is there by now, as it is wanted; raises if it is there otherwise: no call makes a
+    subscription only where there is none."""
     try:
-        caller.call(DescribeQueueRequest(name))
+        found = caller.call(DescribeQueueRequest(name))
     except NotFound:
-        return
-    raise _made_meanwhile(name)
+        return False
+    theirs = [Subscription(each.topic, each.expr) for each in found.subscriptions]
+    if theirs != [subscription] or _settings(found.config) != settings:
+        raise _made_meanwhile(name)
+    return True
 
 
 def _made_meanwhile(name: str) -> GenerationConflict:

@@ -31,7 +31,7 @@ def dispatch(words: list[str], *, environ: Mapping[str, str], streams: Streams) 
     command = BY_NAME.get(ALIASES.get(word, word))
     if command is None:
         hint = grammar.did_you_mean(word, [*BY_NAME, *ALIASES, *GROUPS])
-        streams.complain(f"error: unknown command {field(word)}{hint}")
+        streams.complain(_masked(f"error: unknown command {field(word)}{hint}"))
         streams.write(usage.page())
         return 2
     return _run(command, rest, environ=environ, streams=streams)
@@ -53,7 +53,7 @@ def _dispatch_group(
         streams.complain(f"error: usage: mqlite {group} {names} [flags] ...")
         return 1
     hint = grammar.did_you_mean(second, list(GROUPS[group]))
-    streams.complain(f"error: {group}: {field(second)} is none of {names}{hint}")
+    streams.complain(_masked(f"error: {group}: {field(second)} is none of {names}{hint}"))
     return 2
 
 

@@ -42,11 +42,14 @@ def kill_all() -> None:
 
 def signal_group(group: int, number: int) -> bool:
     """Send a signal to all in it; whether there was somebody, running or not collected."""
-    try:
-        if sys.platform == "win32":
+    if sys.platform == "win32":
+        try:
             os.kill(group, number)
-        else:
-            os.killpg(group, number)
+        except OSError:  # it has ended, for which there is no error of its own
+            return False
+        return True
+    try:
+        os.killpg(group, number)
     except ProcessLookupError:
         return False
     except PermissionError:

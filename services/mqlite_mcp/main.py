@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 from mqlite_actor.contract.errors import InvalidArgument, MqliteError
 from mqlite_actor.sdk.address import Destination, classify, parse_endpoint, without_tokens
@@ -91,8 +92,13 @@ def _hold_standard() -> None:
         sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False)
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(without_tokens(message))  # as `_fail`
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="mqlite-mcp",
         allow_abbrev=False,
         description="An MCP server over stdin and stdout. It talks to the broker of "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,6 +51,11 @@ class Night:
 
     def run(self, **programs: str) -> int:
         """Its exit code."""
+        with self.begun(**programs) as process:
+            return process.wait(BOUND_SECONDS)
+
+    def begun(self, **programs: str) -> subprocess.Popen[bytes]:
+        """It runs, with these programs, in a group of its own."""
         for name, text in {**SOUND, **programs}.items():
             program = self.folder / "bin" / name
             program.write_text(f"#!/bin/sh\n{text}\n", "utf-8")
@@ -61,10 +67,10 @@ class Night:
             "PATH": f"{self.folder}/bin{os.pathsep}{os.environ['PATH']}",
             "TMPDIR": str(self.temporary), "BUCKET": str(self.bucket), "FOLDER": str(self.folder),
         })  # fmt: skip
-        return subprocess.run(
-            [script], env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=BOUND_SECONDS, check=False,
-        ).returncode  # fmt: skip
+        return subprocess.Popen(
+            [script], env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
 
     def _script(self) -> str:
         (text,) = (text for language, text in blocks("docs/how-to/backup.md") if language == "sh")
@@ -96,6 +102,18 @@ def test_what_arrives_is_the_store(night: Night) -> None:
     opened.touch(mode=0o600)
     opened.write_bytes(gzip.decompress(arrived.read_bytes()))
     Shell(night.folder).ok("check", "opened.db")
+    assert [*night.temporary.iterdir()] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_a_night_that_is_stopped_leaves_no_copy(night: Night, number: signal.Signals) -> None:
+    reached = night.folder / "reached"
+    os.mkfifo(reached)
+    with night.begun(aws=f"echo > {reached}; exec sleep {BOUND_SECONDS:.0f}") as process:
+        reached.read_bytes()  # the upload has begun
+        assert [*night.temporary.iterdir()] != []
+        os.killpg(process.pid, number)
+        assert process.wait(BOUND_SECONDS) != 0
     assert [*night.temporary.iterdir()] == []
 
 

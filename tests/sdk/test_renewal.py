@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import anyio
@@ -130,6 +131,41 @@ def test_a_renewal_that_fails_is_tried_again_while_the_lease_lives(backend: str)
             await receiver.run(handle)
             assert [type(error) for error in heard.errors] == [mq.Unavailable]
             assert heard.lost == []
+
+    run(backend, main)
+
+
+class Loud(Heard):
+    """Says so to a handler in a thread, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_lost = threading.Event()
+
+    def lease_lost(self, message: mq.Received) -> None:
+        super().lease_lost(message)
+        self.is_lost.set()
+
+
+@both_loops
+def test_a_renewal_that_is_refused_for_good_is_not_asked_for_in_a_circle(backend: str) -> None:
+    """The run goes on for its plain handler, and its lease ends as it would."""
+
+    async def main() -> None:
+        async with mq.open_embedded(":memory:") as q:
+            await q.create_queue("q", lock_duration=0.3)
+            await q.send_one("q", "a")
+            refused = Failing(q, wire.RenewBatchRequest, [mq.PermissionDenied("revoked")] * 99)
+            heard = Loud()
+            receiver = refused.receiver("q", auto_renew=True, hooks=heard)
+
+            def handle(_: mq.SyncHeldMessage) -> None:
+                assert heard.is_lost.wait(30)
+
+            with pytest.raises(mq.PermissionDenied):
+                await receiver.run(handle)
+            assert len(heard.errors) <= 4, "twenty a second before"
+            assert len(heard.lost) == 1
 
     run(backend, main)
 

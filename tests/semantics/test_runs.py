@@ -173,6 +173,20 @@ def test_claims_make_true_what_they_would_alone_and_attempts_can_be_repeated(
     assert seen[0] == seen[1]
 
 
+@pytest.mark.parametrize("place", range(3))
+def test_an_attempt_that_is_repeated_amid_claims_gets_what_it_got(
+    writers: list[Writer], place: int
+) -> None:
+    for writer in writers:
+        ran(writer, *[send("q", Message(body=b"%d" % n)) for n in range(3)])
+        first = writer.ask(claim(attempt="a")).messages
+        claims = [claim(), claim()]
+        claims.insert(place, claim(attempt="a"))
+        taken = [each.unwrap().messages for each in ran(writer, *claims).outcomes]
+        assert taken.pop(place) == first
+        assert [message.body for found in taken for message in found] == [b"1", b"2"]
+
+
 def test_completes_of_a_run_answer_each_for_itself(writers: list[Writer]) -> None:
     seen: list[Any] = []
     for writer in writers:

@@ -208,6 +208,26 @@ def test_what_somebody_made_meanwhile_keeps_its_settings(mqlite: Inline, name: s
             assert mqlite.ok("diff", "t.toml") == "(no differences)\n"
 
 
+@pytest.mark.parametrize("name", ["orders", "gold"])
+def test_what_somebody_made_so_meanwhile_is_made(mqlite: Inline, name: str) -> None:
+    """Two that apply the same file at once, as replicas do when they start."""
+    with engine_replies() as answer:
+        theirs = [name]
+
+        def meanwhile(request: Recorded) -> bytes | None:
+            seen = answer(request)
+            if request.call.endswith("ListSubscriptions") and theirs:
+                theirs.clear()  # once apply has looked
+                with loopback(answer) as other:
+                    mqlite.ok("apply", "--endpoint", other.url, "t.toml")
+            return seen
+
+        with loopback(meanwhile) as server:
+            mqlite.environ["MQLITE_ENDPOINT"] = server.url
+            mqlite.ok("apply", "t.toml")
+            assert mqlite.ok("diff", "t.toml") == "(no differences)\n"
+
+
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=12)
 BOUNDS = st.integers(-1, 2**53)
 VALUES: st.SearchStrategy[Settings] = st.fixed_dictionaries({

@@ -11,7 +11,7 @@ import pytest
 from mqlite_actor.contract.errors import InvalidArgument
 from mqlite_actor.sdk.address import Endpoint, masked, parse_store, without_tokens
 from mqlite_actor.sdk.token_file import environ_token
-from mqlite_broker import tokens
+from mqlite_broker import tls, tokens
 from mqlite_mcp import main as mcp
 from tests.services.cli_inline import Inline
 
@@ -55,6 +55,9 @@ def test_no_report_shows_what_a_variable_of_another_kind_holds(mqlite: Inline, n
         ["peek", "q", "--context", TOKEN],
         ["import", "q", "--file", TOKEN],
         ["peek", "q", "--" + TOKEN],
+        [TOKEN],
+        ["key", TOKEN],
+        ["context", TOKEN],
     ],
 )
 def test_no_error_shows_a_token_among_the_words(mqlite: Inline, words: list[str]) -> None:
@@ -72,12 +75,16 @@ def test_the_libraries_own_errors_show_none(
         lambda: environ_token({"MQLITE_TOKEN_FILE": TOKEN}),
         lambda: tokens.read_list(TOKEN, source="MQLITE_TOKENS_FILE"),
         lambda: parse_store(TOKEN),
+        lambda: tls.server_context(TOKEN, TOKEN),
     ):
         with pytest.raises(InvalidArgument) as caught:
             read()
         assert SECRET not in str(caught.value)
     assert mcp._fail(f"cannot open {TOKEN}") == 1
     assert capfd.readouterr().err == "error: cannot open mqk_***\n"
+    with pytest.raises(SystemExit):
+        mcp._parser().parse_args([TOKEN])
+    assert SECRET not in capfd.readouterr().err
     assert SECRET not in repr(Endpoint(f"http://{TOKEN}:6754"))
     assert masked(TOKEN) == "mqk_***"
 
