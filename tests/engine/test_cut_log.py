@@ -24,7 +24,7 @@ from tests.storage.fault_vfs import Fault, faulty
 from tests.storage.quota_vfs import SmallDisk, small_disk
 from tests.storage.writer import Writer, writing
 
-SIZE = limits.RESERVE_BYTES + 5 * limits.MIB
+SIZE = limits.RESERVE_BYTES + 2 * limits.MIB
 AMPLE = 100 * limits.MIB
 """So much more that nobody watches each group."""
 

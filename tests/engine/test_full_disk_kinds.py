@@ -26,10 +26,12 @@ from tests.engine.gate import bounded, completing, create, sending, taking, teac
 from tests.storage.quota_vfs import SmallDisk, small_disk
 from tests.storage.writer import Writer, writing
 
-SIZE = limits.RESERVE_BYTES + 6 * limits.MIB
+SIZE = limits.RESERVE_BYTES + 3 * limits.MIB
 BODY = bytes(20_000)
 ROUNDS_MAX = 20_000
 LEASE_MS = 30_000
+RECEIPTS_MS = 3_600_000
+"""After that nobody can ask for a receipt any more."""
 
 PASSES = (
     commands.Reap(), commands.Activate(), commands.Expire(),
@@ -85,7 +87,7 @@ def swept(writer: Writer) -> None:
 def worked_off(writer: Writer, queue: str = "q") -> int:
     """Take and complete one by one what is there; how many there were."""
     writer.clock.advance(LEASE_MS + 1)
-    swept(writer)
+    swept(writer)  # the leases
     number = 0
     while found := writer.take(queue):
         writer.ask(completing(queue, found[0]))
@@ -171,6 +173,8 @@ def test_what_is_refused_for_want_of_room_leaves_room_to_work_off(
             worked_off(again, queue)
             assert again.bodies(queue) == [] or write is resubmits
         assert disk.refusals == 0, "the disk itself was never full"
+        again.clock.advance(RECEIPTS_MS)
+        swept(again)
         while done(again, commands.Reclaim(limits.RECLAIM_PAGES)):
             done(again, commands.TruncateLog())
         again.send("q", BODY)

@@ -182,19 +182,22 @@ async def test_a_receive_that_is_put_back_still_waits_for_its_message(
 
 
 async def test_an_engine_that_closes_runs_what_was_put_back(
-    threaded: Engine, nursery: trio.Nursery, store: Path
+    nursery: trio.Nursery, store: Path
 ) -> None:
     poll = taking("other", wait_ms=limits.RECEIVE_WAIT_MS_MAX)
-    await create(threaded, "other")
-    stops, (sent, waiting) = await behind_pages(threaded, nursery, 2, sending("q", b"x"), poll)
-    threaded.close()
-    with pytest.raises(Closed):
-        await threaded.call(sending("q", b"late"))
-    for stop in stops:
-        stop.release()
-    with bounded():
-        await sent.ended.wait()
-        await waiting.ended.wait()
+    options = EngineOptions(clock=ManualClock(), background=False)
+    async with open_engine(f"file:{store}", options) as engine:
+        await create(engine, "q")
+        await create(engine, "other")
+        stops, (sent, waiting) = await behind_pages(engine, nursery, 2, sending("q", b"x"), poll)
+        engine.close()
+        with pytest.raises(Closed):
+            await engine.call(sending("q", b"late"))
+        for stop in stops:
+            stop.release()
+        with bounded():
+            await sent.ended.wait()
+            await waiting.ended.wait()
     assert sent.reply.seq_numbers == [1]
     assert waiting.reply.messages == [], "nobody is parked any more"
     with writing(store) as writer:

@@ -21,7 +21,7 @@ from tests.conformance.audit import audit_file
 from tests.engine.gate import bounded, completing, create, sending, settled, taking
 from tests.storage.quota_vfs import SmallDisk, small_disk
 
-SIZE = limits.RESERVE_BYTES + 5 * limits.MIB
+SIZE = limits.RESERVE_BYTES + 2 * limits.MIB
 BODY = bytes(20_000)
 SMALL = bytes(500)
 TOO_MUCH = [bytes(limits.MIB)] * 4
