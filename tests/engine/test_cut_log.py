@@ -59,11 +59,11 @@ def fill(writer: Writer, body: bytes) -> int:
         number += 1
 
 
-def held(writer: Writer, number: int) -> list[wire.Message]:
-    """Messages that are in the file, and leases of them that are in the log alone."""
+def held(writer: Writer, number: int, leases: int = 50) -> list[wire.Message]:
+    """The first few of the messages that are in the file and have leases, in the log alone."""
     writer.send("q", *[SMALL] * 50)
     writer.store.truncate_log()
-    found = [writer.take("q")[0] for _ in range(50)]
+    found = [writer.take("q")[0] for _ in range(leases)]
     return found[:number]
 
 
@@ -162,11 +162,13 @@ def test_a_transaction_of_a_program_finds_the_log_cut(writer: Writer, disk: Smal
     assert writer.store.log_pages < 2 * limits.ROOM_PAGES
 
 
+@pytest.mark.parametrize("leases", [2, 50], ids=["a short log", "a long log"])
 def test_a_transaction_that_meets_a_full_disk_is_refused_and_the_next_finds_room(
-    writer: Writer, disk: SmallDisk
+    writer: Writer, disk: SmallDisk, leases: int
 ) -> None:
     disk.grow(AMPLE)
-    (message,) = held(writer, 1)
+    (message,) = held(writer, 1, leases)
+    assert (writer.store.log_pages < limits.ROOM_PAGES) is (leases == 2)
     take_all(disk)
 
     def completed() -> None:
@@ -180,7 +182,7 @@ def test_a_transaction_that_meets_a_full_disk_is_refused_and_the_next_finds_room
     with pytest.raises(StorageFull):
         completed()
     completed()
-    assert writer.ask(wire.StatsRequest(queue="q")).locked == 49
+    assert writer.ask(wire.StatsRequest(queue="q")).locked == leases - 1
 
 
 @pytest.mark.parametrize("error", [apsw.IOError, apsw.CorruptError, apsw.FullError])
@@ -260,3 +262,14 @@ def test_a_file_whose_log_could_not_be_cut_is_opened_anew(
         writer.send("q", SMALL)
         assert "opened again" in caplog.text
         assert len(writer.bodies("q")) == 21
+
+
+def test_the_log_of_a_file_in_doubt_is_left_to_whoever_opens_it(writer: Writer) -> None:
+    writer.send("q", BODY)
+    writer.store.doubt()
+    before = writer.store.log_bytes()
+    assert before
+    assert not cut_log(writer.store)
+    assert writer.store.log_bytes() == before
+    writer.send("q", BODY)
+    assert cut_log(writer.store)

@@ -267,14 +267,14 @@ async def engine(tmp_path: Path, clock: ManualClock) -> Any:  # noqa: ANN401  # 
         yield each
 
 
-def only_few(engine: Engine, kind: type[Any]) -> list[int]:
-    """Let this command fail for more than FITS rows; the limits that were tried."""
+def only_few(engine: Engine, kind: type[Any], fits: int = FITS) -> list[int]:
+    """Let this command fail for more rows than that; the limits that were tried."""
     tried: list[int] = []
     operation = engine._table[kind]
 
     def run(tx: Any, command: Any, now_ms: int) -> object:  # noqa: ANN401  # as in the table
         tried.append(command.limit)
-        if command.limit > FITS:
+        if command.limit > fits:
             raise StorageFull("no room for so many")
         return operation(tx, command, now_ms)
 
@@ -305,32 +305,64 @@ async def test_a_chunk_that_finds_no_room_is_tried_smaller(engine: Engine) -> No
     assert min(tried) <= FITS < max(tried)
 
 
-async def test_a_chunk_that_finds_no_room_for_a_single_row_is_refused(engine: Engine) -> None:
-    await engine.call(sending("q", b"x"))
-    (message,) = (await engine.call(taking("q"))).messages
-    await engine.call(wire.RejectRequest("q", message.seq_number, message.lock_token, "broken"))
+async def bury(engine: Engine, number: int) -> list[int]:
+    """Make so many dead letters; their numbers."""
+    await engine.call(sending("q", *[b"x"] * number))
+    held = (await engine.call(taking("q", number))).messages
+    for message in held:
+        await engine.call(wire.RejectRequest("q", message.seq_number, message.lock_token, "broken"))
+    return [message.seq_number for message in held]
+
+
+@pytest.mark.parametrize("most", [2, 8, 30])
+async def test_a_chunk_goes_on_row_by_row_where_there_is_room_for_one(
+    engine: Engine, most: int
+) -> None:
+    await bury(engine, 30)
+    tried = only_few(engine, commands.PurgeChunk, fits=1)
+    with bounded():
+        assert (await engine.call(wire.PurgeRequest(queue="q", max=most))).purged == most
+    assert tried.count(1) == most
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [
+        (commands.PurgeChunk, lambda _: wire.PurgeRequest(queue="q")),
+        (commands.RedriveChunk, lambda _: wire.RedriveRequest(queue="q")),
+        (commands.RedriveSelectedChunk, lambda seqs: ext.RedriveSelectedRequest("q", seqs)),
+    ],
+)
+async def test_a_chunk_that_finds_no_room_for_a_single_row_is_refused(
+    engine: Engine, kind: type[Any], asked: Callable[[list[int]], Any]
+) -> None:
+    numbers = await bury(engine, 3)
 
     def fail(_tx: object, _request: object, _now_ms: int) -> object:
         raise StorageFull("no room at all")
 
-    teach(engine, commands.PurgeChunk, fail)
+    teach(engine, kind, fail)
     with bounded(), pytest.raises(StorageFull, match="no room at all"):
-        await engine.call(wire.PurgeRequest(queue="q"))
+        await engine.call(asked(numbers))
 
 
 async def test_free_pages_are_given_back_in_steps_for_which_there_is_room(
     clock: ManualClock,
 ) -> None:
+    """And after the log of the last one, which may be in the way of any, was cut."""
     left = 1000
     asked: list[int] = []
+    is_cut = True
 
     async def submit(command: Any) -> object:  # noqa: ANN401  # any of three
-        nonlocal left
+        nonlocal left, is_cut
         if isinstance(command, commands.Reclaim):
             asked.append(command.limit)
-            if command.limit > FITS:
+            had_room, is_cut = is_cut, False
+            if command.limit > FITS or not had_room:
                 raise StorageFull("no room for so many")
             left = max(0, left - command.limit)
+        is_cut = is_cut or isinstance(command, commands.TruncateLog)
         return True if isinstance(command, commands.TruncateLog) else left
 
     with bounded():

@@ -47,7 +47,11 @@ def writers(tmp_path: Path) -> Iterator[list[Writer]]:
 
 
 def ran(writer: Writer, *requests: object) -> GroupResult:
-    return run_group(writer.store, writer.table, requests, writer.clock)
+    """As one group. It has to commit at once: a run that fails would be repeated one by one, and
+    its answers would be right all the same."""
+    result = run_group(writer.store, writer.table, requests, writer.clock)
+    assert result.commits == 1 or type(requests[0]) in commands.ALONE
+    return result
 
 
 def send(queue: str, *batch: Message, ttl_ms: int = 0) -> wire.SendRequest:
