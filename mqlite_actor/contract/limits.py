@@ -24,8 +24,7 @@ MESSAGE_BYTES_DEFAULT: Final = 1 * MIB
 """One decoded message body unless MQLITE_MAX_MESSAGE_BYTES says otherwise; equality is allowed."""
 
 NESTING_MAX: Final = 200
-"""Depth of request JSON. The deepest legal request has four levels; this only has to stay well
-below Python's recursion limit."""
+"""Depth of request JSON. The deepest legal has four levels; Python's own limit is far above."""
 
 REQUEST_UNCOUNTED_BYTES: Final = 256 * KIB
 REQUEST_OBJECTS_MAX: Final = 256 * KIB
@@ -62,8 +61,7 @@ RELEASE_BATCH_MAX: Final = 512
 
 EXPLAIN_ROWS: Final = 1000
 EXPLAIN_LANES: Final = 32
-"""Waiting messages that Explain looks at, and blocked lines that it names: more than a person
-reads, and about 2 ms of work."""
+"""Waiting messages that Explain looks at, and blocked lines that it names: 2 ms of work."""
 
 SEARCH_ROWS: Final = 512
 SEARCH_BYTES: Final = 4 * MIB
@@ -134,8 +132,7 @@ MAILBOX_BYTES_MAX: Final = 128 * MIB
 a full mailbox is about a second of work."""
 
 MAILBOX_WAIT_SECONDS: Final = 10.0
-"""How long a caller waits for room before it gets `unavailable`: well below every client's
-patience."""
+"""How long a caller waits for room before `unavailable`: well below every client's patience."""
 
 WAITERS_MAX: Final = 100_000
 """Parked receives over all queues. Each is a task of a few KiB; more is a client in a loop."""
@@ -162,8 +159,7 @@ RECOVERY_ROWS: Final = 4096
 """Leases ended per transaction while opening, when nobody waits yet: about 50 ms."""
 
 MAINTENANCE_SLICES_MAX: Final = 10_000
-"""Commands that one maintenance pass may send before it leaves the rest to the next: 2.5 million
-rows."""
+"""Commands of one maintenance pass before the rest is left to the next: 2.5 million rows."""
 
 SWEEP_SECONDS: Final = 1.0
 EXPIRE_SECONDS: Final = 10.0
@@ -182,8 +178,7 @@ BUSY_MS: Final = 5_000
 """How long SQLite waits for a foreign lock on the file (spec/engine.md 2.3)."""
 
 CACHE_KIB: Final = 8 * KIB
-"""SQLite page cache of the writer: the hot end of every index, and the memory target of a small
-broker."""
+"""Page cache of the writer: the hot end of every index, and the memory of a small broker."""
 
 READ_THREADS_MAX: Final = 3
 """Looks that run in threads at a time. A look needs the interpreter for most of its time, so more
@@ -235,6 +230,9 @@ reaching its end. Twice as long would not be faster (docs/decisions/0005-checkpo
 LOG_WAIT_MS: Final = 20
 """How long the writer, about to cut a log that is too long, waits for looks that began before: they
 are short, and those that begin meanwhile are not in the way. As long as any slice of its time."""
+
+FULL_WAIT_MS: Final = 5 * LOG_WAIT_MS
+"""How long it waits for them where a settlement would be refused otherwise: the disk is full."""
 
 RESERVE_BYTES: Final = 8 * MIB
 """Room on the disk that no send may take: settlements and purges write too, up to 256 messages a
@@ -391,7 +389,9 @@ assert RECEIVE_MESSAGES_MAX <= RELEASE_BATCH_MAX, "one release must cover one re
 assert MESSAGE_BYTES_DEFAULT < PAGE_BYTES_MAX <= REQUEST_BYTES_MAX
 assert GROUP_BYTES_MAX <= MAILBOX_BYTES_MAX and GROUP_COMMANDS_MAX <= MAILBOX_COMMANDS_MAX
 assert REQUEST_BYTES_MAX <= MAILBOX_BYTES_MAX, "the largest legal request must fit an empty mailbox"
-assert LOG_WAIT_MS < READ_BUSY_MS < READ_SECONDS * 1000, "a wait is part of what it waits for"
+assert LOG_WAIT_MS < FULL_WAIT_MS < READ_BUSY_MS < READ_SECONDS * 1000, (
+    "a wait is part of what it waits for"
+)
 assert READERS_MAX * READER_CACHE_KIB <= CACHE_KIB, "looking must not cost more than writing"
 assert DURATION_MS_MAX + INSTANT_MS_MAX < INT64_MAX, "an instant plus a duration must not overflow"
 assert LINK_ASK_BYTES_MAX < LINK_ASKS_BYTES_MAX <= MAILBOX_BYTES_MAX

@@ -35,6 +35,7 @@ from mqlite_actor.contract.wire import (
     RedriveResponse,
 )
 from mqlite_actor.engine import commands
+from mqlite_actor.engine.disk import fewer
 
 Submit = Callable[[Any], Awaitable[Any]]
 
@@ -185,14 +186,14 @@ class Chores:
             except StorageFull:
                 if pages == 1:
                     raise
-                pages = _fewer(pages)
+                pages = fewer(pages)
                 await self._submit(commands.TruncateLog())
 
     async def _run_chunk(self, command: object, done: int) -> Any:  # noqa: ANN401  # any reply
         """One chunk, or a part of it where a disk has no room for the log of all; an error in a
         later one also says how many are done and stay so (E127)."""
         try:
-            return await with_what_fits(self._submit, command)
+            return await _with_what_fits(self._submit, command)
         except MqliteError as error:
             if not done:
                 raise
@@ -209,7 +210,7 @@ class Chores:
             await self.ending.wait()
 
 
-async def with_what_fits(submit: Submit, command: Any) -> Any:  # noqa: ANN401  # any with a limit
+async def _with_what_fits(submit: Submit, command: Any) -> Any:  # noqa: ANN401  # any with a limit
     """Run a command; with a smaller limit, if it has one, where a disk has no room for the log of
     all. StorageFull if there is none for the log of a single row."""
     while True:
@@ -219,11 +220,7 @@ async def with_what_fits(submit: Submit, command: Any) -> Any:  # noqa: ANN401  
             limit = getattr(command, "limit", 1)
             if limit <= 1:
                 raise
-            command = structs.replace(command, limit=_fewer(limit))
-
-
-def _fewer(number: int) -> int:
-    return max(1, number // 4)
+            command = structs.replace(command, limit=fewer(limit))
 
 
 def _chunk(maximum: int, done: int) -> int:

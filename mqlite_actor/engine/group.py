@@ -35,8 +35,8 @@ from mqlite_actor.contract.errors import (
     StorageFull,
     Unavailable,
 )
-from mqlite_actor.engine import admission, given, waves
-from mqlite_actor.engine.commands import ALONE, JudgedSend, Table
+from mqlite_actor.engine import admission, disk, given, waves
+from mqlite_actor.engine.commands import ALONE, Table
 from mqlite_actor.engine.outcomes import Broken, Done, GroupResult, NotBegun, Unknown, copy
 from mqlite_actor.logs import logger
 from mqlite_actor.storage.database import Transaction
@@ -50,9 +50,6 @@ SETTLES: Final = (
     wire.DeferRequest, wire.PurgeRequest, ext.ReleaseRequest,
 )  # fmt: skip
 """Run first when a group is repeated one by one: they free space, and leases are ticking."""
-
-SENDS: Final = (wire.SendRequest, wire.ScheduleRequest, ext.SendResultRequest, JudgedSend)
-"""Not tried any more after the disk was found full."""
 
 
 def run_at_once(
@@ -81,15 +78,15 @@ def _run(
     if type(requests[0]) in ALONE:
         _alone(store, requests[0], result)
         return result
+    if store.room.asks_disk:
+        disk.look_at_disk(store)
     if store.room.wants_cut:
         if not is_patient:
             return None
-        cut_log(store)
+        disk.cut_log(store)
         if not _is_sound(store, result, everything):
             return result
-    if store.room.asks_disk:
-        look_at_disk(store)
-    left = _with_room(store, requests, result)
+    left = disk.with_room(store, requests, result)
     may_cut = True
     together = waves.together if store.backend.is_remote else _together
     while left:
@@ -108,7 +105,7 @@ def _run(
                 if not is_patient and store.log_bytes():
                     return None
                 may_cut = False
-                if cut_log(store):
+                if disk.cut_log(store, waits=True):
                     continue
             done = broken.indexes
             stops = StorageFailed | Unavailable if store.backend.is_remote else StorageFailed
@@ -116,65 +113,12 @@ def _run(
                 _fail(store, result, done, broken.cause)
             else:
                 _one_by_one(store, table, requests, done, clock, result)
+                _tell_of_a_fault(result, broken.cause)
         is_done = set(done)
         left = [index for index in left if index not in is_done]
         if not store.backend.is_remote or not given.may_go_on(result):
             break  # what is left comes to its turn when those who are answered had theirs
     return result
-
-
-def cut_log(store: Store) -> bool:
-    """Give the room of the log back to a disk that is (nearly) full, and look at the disk again;
-    whether there is any more. Between transactions.
-
-    Never raises: what a failure means for the file is left to the next use of it. A transaction
-    that was too large leaves a long log without anything in it, so its length on the disk counts.
-    """
-    if not store.healthy:
-        return False
-    if store.leaves_log or not store.log_bytes():
-        store.room.cut()
-        return look_at_disk(store)
-    try:
-        is_cut = store.truncate_log()
-        look_at_disk(store)
-    except Exception as error:  # noqa: BLE001  # it was a try; the keeper goes on trying, and logs
-        if isinstance(mapped(error), StorageFailed):
-            store.doubt()
-        return False
-    return is_cut
-
-
-def look_at_disk(store: Store) -> bool:
-    """Ask the disk what is left, and say so if sends are taken again; whether the file may grow by
-    more than before."""
-    was_short = store.room.is_short
-    has_grown = store.room.look()
-    if was_short and not store.room.is_short:
-        _log.warning("there is room on the disk again; sends are taken")
-    return has_grown
-
-
-def _with_room(store: Store, requests: Sequence[Any], result: GroupResult) -> Sequence[int]:
-    """The commands that may run: all, or without the sends where the disk has no room for them."""
-    everything = range(len(requests))
-    if not store.room.is_near:
-        return everything
-    sends = [index for index in everything if isinstance(requests[index], SENDS)]
-    if not sends:
-        return everything
-    was_short = store.room.is_short
-    if store.room.has_room(lambda: sum(admission.weigh(requests[index]) for index in sends)):
-        if was_short:
-            _log.warning("there is room on the disk again; sends are taken")
-        return everything
-    if not was_short:
-        _log.error("the disk of %s is nearly full; sends are refused", store.location)
-    refused = nearly_full()
-    result.timings.append(("transaction", refused, 0.0, 1))
-    for index in sends:
-        result.outcomes[index] = Error(copy(refused))
-    return sorted({*everything} - {*sends})
 
 
 def _together(
@@ -211,6 +155,8 @@ def _together(
         tx.flush()
         if not store.in_transaction:
             raise StorageFailed("the transaction ended by itself")
+        if is_near:
+            store.room.check()
     except Exception as error:
         _roll_back(store)
         raise Broken(indexes) from error
@@ -278,21 +224,23 @@ def _one_by_one(
 ) -> None:
     settles_first = sorted(indexes, key=lambda i: not isinstance(requests[i], SETTLES))
     together = waves.together if store.backend.is_remote else _together
-    is_disk_full = False
+    is_disk_full, waits = False, True
     for place, index in enumerate(settles_first):
         if not _is_sound(store, result, settles_first[place:]):
             return  # what a failed rollback leaves in the cache must never be committed
         if not given.may_go_on(result):
             return
-        if is_disk_full and isinstance(requests[index], SENDS):
-            result.outcomes[index] = Error(mapped_full())
+        if is_disk_full and isinstance(requests[index], disk.SENDS):
+            result.outcomes[index] = Error(disk.full())
             continue
         try:
             try:
                 together(store, table, requests, [index], clock, result)
             except Broken as broken:
-                is_send = isinstance(requests[index], SENDS)
-                if is_send or not is_full(broken.cause) or not cut_log(store):
+                if isinstance(requests[index], disk.SENDS) or not is_full(broken.cause):
+                    raise
+                waits = disk.cut_log(store, waits=waits)  # in vain once, and no longer
+                if not waits:
                     raise
                 together(store, table, requests, [index], clock, result)
         except Unknown as unknown:
@@ -316,19 +264,6 @@ def _alone(store: Store, request: object, result: GroupResult) -> None:
 
 
 # -- answers ---------------------------------------------------------------------------------------
-
-
-def nearly_full() -> StorageFull:
-    """What a send gets that the reserve would have to hold."""
-    return StorageFull(
-        "the disk is nearly full and what is left is kept for settlements and purges; nothing of"
-        " this call was stored"
-    )
-
-
-def mapped_full() -> StorageFull:
-    """What a send gets that was not even tried."""
-    return StorageFull("the disk is full; this message was not stored")
 
 
 def _fail(
@@ -368,6 +303,16 @@ def _answer_unknown(
                 f"the commit failed ({reason}) and may or may not be on disk; look before repeating"
             )
         )
+
+
+def _tell_of_a_fault(result: GroupResult, cause: Exception) -> None:
+    """Log a fault of ours that ended a group, unless a command has it for itself and `_fail` did:
+    where each succeeds by itself, nobody else would ever hear of it."""
+    if not isinstance(mapped(cause), Internal):
+        return
+    errors = [each.error for each in result.outcomes if isinstance(each, Error)]
+    if not any(isinstance(error, Internal) for error in errors):
+        _log.error("a group failed, and its commands ran one by one", exc_info=cause)
 
 
 def _is_sound(store: Store, result: GroupResult, indexes: Sequence[int]) -> bool:

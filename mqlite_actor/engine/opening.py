@@ -14,7 +14,9 @@ from functools import partial
 import trio
 
 from mqlite_actor.contract import limits
+from mqlite_actor.contract.errors import StorageFull
 from mqlite_actor.engine import commands
+from mqlite_actor.engine.disk import fewer
 from mqlite_actor.engine.engine import Engine, EngineOptions
 from mqlite_actor.engine.group import run_group
 from mqlite_actor.engine.interrupts import block
@@ -65,18 +67,26 @@ async def run_engine(
 
 async def _recover(store: Store, options: EngineOptions) -> Counter[tuple[str, str]]:
     """End the leases of a dead process, a slice per transaction, before anybody is served; what
-    happened by it."""
+    happened by it. Slices become smaller where a disk has no room for the log of so many rows."""
     events: Counter[tuple[str, str]] = Counter()
     table = commands.Table(commands.INTERNAL)
-    command = commands.Recover(limit=limits.RECOVERY_ROWS)
+    limit = limits.RECOVERY_ROWS
 
-    def step() -> int:
-        result = run_group(store, table, [command], options.clock)
+    def step() -> bool:
+        """Whether there may be more."""
+        nonlocal limit
+        result = run_group(store, table, [commands.Recover(limit=limit)], options.clock)
+        try:
+            found: int = result.outcomes[0].unwrap()
+        except StorageFull:
+            if limit == 1:
+                raise
+            limit = fewer(limit)
+            return True
         events.update(result.events)
-        found: int = result.outcomes[0].unwrap()
-        return found
+        return found >= limit
 
-    while await begin_to_its_end(store, step) >= command.limit:
+    while await begin_to_its_end(store, step):
         continue
     return events
 

@@ -33,10 +33,9 @@ from mqlite_actor.contract.errors import (
     TxTimeout,
     Unavailable,
 )
-from mqlite_actor.engine import admission
+from mqlite_actor.engine import admission, disk
 from mqlite_actor.engine.commands import JudgedSend
 from mqlite_actor.engine.filtering import Inquiry
-from mqlite_actor.engine.group import SENDS, cut_log, look_at_disk, nearly_full
 from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.outcomes import Answer, Done, GroupResult
 from mqlite_actor.logs import logger
@@ -92,11 +91,10 @@ class UserTransaction:
         self.is_over = self.is_committed = False
         self.result = GroupResult(0)
         try:
-            if store.room.wants_cut:
-                cut_log(store)
+            disk.prepare(store)
             if not store.healthy:
                 _open_anew(store)
-            look_at_disk(store)  # each time, since it cannot be run once more with what there is
+                disk.look_at_disk(store)
             self._tx = store.begin()
         except Exception as error:
             raise mapped(error) from error
@@ -119,8 +117,8 @@ class UserTransaction:
         self._check()
         request = mistakes.check(request)
         room = self._store.room
-        if isinstance(request, SENDS) and not room.has_room(lambda: admission.weigh(request)):
-            raise nearly_full()
+        if isinstance(request, disk.SENDS) and not room.has_room(lambda: admission.weigh(request)):
+            raise disk.nearly_full()
         changes, began = self._store.changes, perf_counter()
         refusal: CallerError | None = None
         try:
@@ -142,6 +140,7 @@ class UserTransaction:
         """
         self._check()
         self._guarded(self._tx.flush)
+        self._guarded(self._store.room.check)
         self._check()
         try:
             self._store.commit()
@@ -171,7 +170,7 @@ class UserTransaction:
             self._store.doubt()
             return
         if isinstance(failure or self._failure, StorageFull):
-            cut_log(self._store)  # for the next one: this cannot be run again from here
+            disk.cut_log(self._store, waits=True)  # for the next: this cannot be run again
 
     def _note(self, operation: str, error: MqliteError | None, began: float) -> None:
         self.result.timings.append((operation, error, perf_counter() - began, 1))

@@ -22,6 +22,7 @@ from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import Closed, MqliteError, StorageFull
 from mqlite_actor.engine import commands
 from mqlite_actor.engine.diagnostics import Report, Trouble, detail_of, unreported
+from mqlite_actor.engine.disk import fewer
 from mqlite_actor.engine.interrupts import uninterrupted
 from mqlite_actor.engine.meters import Meter, error_code_of
 from mqlite_actor.logs import logger
@@ -248,7 +249,7 @@ class Sweeper:
             except StorageFull:  # no room for the log of so many rows
                 if command.limit == 1:
                     raise
-                command = structs.replace(command, limit=max(1, command.limit // 4))
+                command = structs.replace(command, limit=fewer(command.limit))
                 continue
             assert isinstance(swept, Swept)
             if swept.next_due:

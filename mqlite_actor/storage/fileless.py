@@ -51,7 +51,7 @@ class Fileless:
     def checkpoint_passive(self) -> None:
         """There is no log."""
 
-    def truncate_log(self, *, keeps_room: bool = False) -> bool:
+    def truncate_log(self, *, keeps_room: bool = False, waits: bool = False) -> bool:
         """There is no log."""
         return True
 

@@ -5,6 +5,8 @@ the log into the file; sends are refused while there is still room for what work
 of that room nothing may take the last part but what frees some. The second is judged before a send
 runs (`has_room`), the first and third by SQLite, which is told how many pages the file may have
 (`permit`) and refuses whatever would need more, fan-out, receipts and a program's own rows alike.
+It cannot be told how many pages may be written anew, which take of the log alone: of those it is
+asked before COMMIT (`check`).
 The disk is asked seldom, for that is a system call: each time the log has grown by ROOM_PAGES, and
 before every group while little is left.
 """
@@ -25,12 +27,17 @@ from mqlite_actor.storage.database import Ledger
 PAGES_MAX: Final = 0xFFFF_FFFE
 """SQLite's own bound, https://sqlite.org/limits.html#max_page_count"""
 
+_SPILL: Final = apsw.SQLITE_DBSTATUS_CACHE_SPILL
+
 SLACK_BYTES: Final = limits.RESERVE_BYTES // 8
 """What the log may take of the reserve for a moment. As much has to become free before sends that
 were refused are taken again, or they would be refused and taken in turn."""
 
 UNASKED: Final = -limits.ROOM_PAGES
-"""As if the disk had been asked when the log was so much shorter."""
+"""As if the disk had been asked, or the log cut, when it was so much shorter."""
+
+GAIN_FACTOR: Final = 8
+"""The log gives much if all that is left is less than so many times as long."""
 
 
 class Owner(Protocol):
@@ -47,8 +54,8 @@ class Room:
     `is_short`: a send was refused when the disk was asked last."""
 
     __slots__ = (
-        "_cut_at", "_left", "_looked_at", "_page_bytes", "_pages", "_pages_max", "_store",
-        "_unused_bytes", "is_near", "is_short",
+        "_cut_at", "_left", "_looked_at", "_page_bytes", "_pages", "_pages_max", "_spilled",
+        "_store", "_unused_bytes", "is_near", "is_short",
     )  # fmt: skip
 
     def __init__(self, store: Owner, page_bytes: int) -> None:
@@ -57,14 +64,15 @@ class Room:
         self._left = 0  # bytes, when the log has been moved into the file
         self._unused_bytes = 0  # of the file itself: pages that hold nothing
         self._pages = 0  # of the file, with what the log has of it
-        self._cut_at = 0  # length of the log after it was cut, or should have been
+        self._cut_at = UNASKED  # length of the log after it was cut, or should have been
+        self._spilled = 0  # pages that did not stay in the cache until their COMMIT, ever
         self.is_near = self.is_short = False
         self.forget()
 
     def forget(self) -> None:
         """The connection is a new one, or somebody else has made or taken room."""
-        self._looked_at = UNASKED
-        self._pages_max = 0
+        self._looked_at = self._cut_at = UNASKED
+        self._pages_max = self._spilled = 0
 
     @property
     def asks_disk(self) -> bool:
@@ -80,13 +88,12 @@ class Room:
         was: what is wrong is said by the write itself.
         """
         store = self._store
-        free = sizes.disk_free(store.path)
         try:
-            pages: int = store.connection.pragma("page_count")
+            pages, size = self._sizes()
             unused: int = store.connection.pragma("freelist_count")
-            size = os.stat(store.path).st_size
         except (apsw.Error, OSError):
             return False
+        free = sizes.disk_free(store.path)  # last: what moves meanwhile only makes it seem less
         self._looked_at = store.log_pages
         if free is None:
             return False
@@ -131,15 +138,48 @@ class Room:
             self._store.connection.pragma("max_page_count", pages_max)
             self._pages_max = pages_max
 
+    def check(self) -> None:
+        """Before COMMIT: FullError, as if SQLite had met it, if the pages that the transaction has
+        added could not be moved into the file then, because those that it wrote anew take the room
+        in the log. Asked while little is left, and of what is larger than the cache: for less there
+        is room in any case. Where there was none before, nothing is asked.
+        """
+        connection = self._store.connection
+        if not self.is_near and connection.status(_SPILL)[0] == self._spilled:
+            return
+        with suppress(apsw.BusyError):  # some page is in use and stays in the cache
+            connection.cache_flush()
+        self._spilled = connection.status(_SPILL)[0]
+        try:
+            pages, size = self._sizes()
+        except OSError:  # as above
+            return
+        free = sizes.disk_free(self._store.path)
+        if free is not None and self._left >= 0 and free < pages * self._page_bytes - size:
+            raise apsw.FullError("what was written could not be moved from the log into the file")
+
+    def _sizes(self) -> tuple[int, int]:
+        """Pages that the file has with what is in the log, and the bytes that it has by itself."""
+        pages: int = self._store.connection.pragma("page_count")
+        return pages, os.stat(self._store.path).st_size
+
     @property
     def wants_cut(self) -> bool:
         """Whether the log takes of the room that is kept: little is left, and it has grown by
         ROOM_PAGES since it was cut, or since a reader kept that from being done."""
-        return self.is_near and abs(self._store.log_pages - self._cut_at) >= limits.ROOM_PAGES
+        return self.is_near and self._has_grown
 
-    def cut(self) -> None:
-        """The log was cut, or could not be."""
-        self._cut_at = self._store.log_pages
+    def would_gain(self, log_bytes: int) -> bool:
+        """Whether much more would be left if the log, which is so long on the disk, was cut."""
+        return self._has_grown and (self.is_near or self._left < GAIN_FACTOR * log_bytes)
+
+    @property
+    def _has_grown(self) -> bool:
+        return abs(self._store.log_pages - self._cut_at) >= limits.ROOM_PAGES
+
+    def cut(self, *, keeps_room: bool = False) -> None:
+        """The log was cut, or could not be. One that keeps its room on the disk was not, for us."""
+        self._cut_at = UNASKED if keeps_room else self._store.log_pages
 
 
 class Boundless:
@@ -158,7 +198,14 @@ class Boundless:
     def permit(self, kept: float) -> None:
         """Nothing is kept."""
 
-    def cut(self) -> None:
+    def check(self) -> None:
+        """Nothing is moved."""
+
+    def would_gain(self, log_bytes: int) -> bool:  # noqa: ARG002  # as the other's
+        """There is no log."""
+        return False
+
+    def cut(self, *, keeps_room: bool = False) -> None:
         """There is no log."""
 
     def forget(self) -> None:

@@ -237,27 +237,37 @@ class SqliteStore:
             except apsw.BusyError:
                 return  # the writer is cutting the log at this very moment
 
-    def truncate_log(self, *, keeps_room: bool = False) -> bool:
+    def truncate_log(self, *, keeps_room: bool = False, waits: bool = False) -> bool:
         """Move all of the log into the file and begin it anew, cut to nothing or (`keeps_room`) to
-        be written over; False if a reader is in the way.
+        be written over; False if a reader or a checkpoint is in the way.
 
-        Between groups. Waits for nobody unless the log is too long, and then for LOG_WAIT_MS: looks
-        that began before end meanwhile, and those that begin now need no log.
+        Between groups. Waits for nobody unless the log is too long, and then for LOG_WAIT_MS, or
+        with `waits` for FULL_WAIT_MS: looks that began before end meanwhile, and those that begin
+        now need no log.
         """
         if self.is_memory or self.leaves_log:
             return True
         is_long = self.log_pages >= limits.LOG_PAGES_MAX
-        self.connection.set_busy_timeout(limits.LOG_WAIT_MS if is_long else 0)
+        wait_ms = limits.FULL_WAIT_MS if waits else limits.LOG_WAIT_MS if is_long else 0
+        if not self._beside.acquire(timeout=wait_ms / 1000):
+            return False  # that one moves the log as well, and ends soon
+        try:
+            return self._cut_log(wait_ms, keeps_room=keeps_room)
+        finally:
+            self._beside.release()
+
+    def _cut_log(self, wait_ms: int, *, keeps_room: bool) -> bool:
+        self.room.cut()  # in vain, if this fails
+        self.connection.set_busy_timeout(wait_ms)
         try:
             self.connection.wal_checkpoint(mode=_CUTS[keeps_room])
         except apsw.BusyError:
             return False
         finally:
-            self.room.cut()
             self.connection.set_busy_timeout(limits.BUSY_MS)
             self._is_patient = True
         self.log_pages = 0
-        self.room.cut()
+        self.room.cut(keeps_room=keeps_room)
         return True
 
     def reclaim(self, pages: int) -> int:
