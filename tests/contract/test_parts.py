@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec import inspect
 
 from mqlite_actor.contract import limits, wire
 from mqlite_actor.contract.calls import BY_REQUEST, CALLS, Call
-from mqlite_actor.contract.decode import decode_request
+from mqlite_actor.contract.decode import _nulls_in_lists, decode_request
 from mqlite_actor.contract.errors import InvalidArgument
 
 SEND = BY_REQUEST[wire.SendRequest]
@@ -72,6 +73,47 @@ def test_what_is_absent_by_null_is_no_object(few: int) -> None:
     body = msgspec.json.encode({"queue": "q", "messages": [absent] * few})
     for each in (body, msgspec.json.format(body)):
         assert decode_request(SEND, each) == wire.SendRequest("q", [wire.Message()] * few)
+
+
+TEXTS = [
+    ",null" * 99,
+    ", null, [null [ \n null",
+    '",null',
+    "\\,null",
+    '\\",null\\',
+    "\0,null",
+    '[null"',
+]
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("text", TEXTS)
+def test_what_a_text_holds_is_no_null(text: str) -> None:
+    message = wire.Message(properties={text: text, "b": text + "\\"}, subject=text)
+    # Its properties are an object as well.
+    body = msgspec.json.encode(wire.SendRequest("q", [message, message]))
+    assert decode_request(SEND, body) == wire.SendRequest("q", [message, message])
+    one_more = msgspec.json.encode({"queue": text, "messages": [message, None, message]})
+    for each in (one_more, msgspec.json.format(one_more)):
+        with pytest.raises(InvalidArgument, match="objects"):
+            decode_request(SEND, each)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [b'"a" ', b'["a"', b'""', b'""null', b":null", b"n", b"\\", b'\\"', b'\\\\"', b"[", b",   ",
+     b"[null", b'"":"", '],
+)  # fmt: skip
+def test_hostile_texts_are_counted_in_linear_time(unit: bytes) -> None:
+    """In steps of a hundredth of the largest body, where a square would be seen at once."""
+    began = b'{"queue":"' + b",null" * (limits.REQUEST_OBJECTS_MAX + 1) + b'"'
+    took = []
+    for size in (limits.REQUEST_BYTES_MAX // 32, limits.REQUEST_BYTES_MAX // 2):
+        body = began + unit * (size // len(unit))
+        start = time.process_time()
+        _nulls_in_lists(body, at_most=limits.REQUEST_OBJECTS_MAX)
+        took.append(time.process_time() - start)
+    assert took[1] < 64 * max(took[0], 0.01)
 
 
 def test_more_values_than_there_may_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
