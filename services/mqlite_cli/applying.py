@@ -15,6 +15,7 @@ from mqlite_actor.contract.errors import GenerationConflict, MqliteError, NotFou
 from mqlite_actor.contract.ext import (
     DeleteSubscriptionRequest,
     DescribeQueueRequest,
+    DescribeQueueResponse,
     QueuePatch,
     QueueSettings,
     UpdateQueueRequest,
@@ -173,34 +174,55 @@ def _make(
 def _put(caller: Caller, change: Change, wanted: Topology, generations: dict[str, str]) -> None:
     name, settings = change.name, wanted.queues[change.name]
     subscription = wanted.subscriptions.get(name)
-    if change.change == "create" and not subscription:
+    if change.change == "create":
+        if subscription:
+            _subscribe(caller, name, settings, subscription)
+            return
         config = msgspec.convert(settings, QueueConfig)
         reply = caller.call(UpdateQueueRequest(name, create=config))
         if not reply.created and _settings(reply.config) != settings:
             raise _made_meanwhile(name)
         return
-    if change.change == "create" and _is_there(caller, name, settings, subscription):
-        return
-    if subscription and (change.change == "create" or "filter" in change.settings):
+    if subscription and "filter" in change.settings:
         caller.call(SubscribeRequest(subscription.topic, name, Filter(subscription.expr)))
     if set(change.settings) - {"topic", "filter"}:
         patch = msgspec.convert(settings, QueuePatch)
         caller.call(UpdateQueueRequest(name, patch, generations.get(name, "")))
 
 
-def _is_there(
-    caller: Caller, name: str, settings: Settings, subscription: Subscription | None
-) -> bool:
-    """Whether it is there by now, as it is wanted; raises if it is there otherwise: no call makes a
-    subscription only where there is none."""
-    try:
-        found = caller.call(DescribeQueueRequest(name))
-    except NotFound:
-        return False
-    theirs = [Subscription(each.topic, each.expr) for each in found.subscriptions]
-    if theirs != [subscription] or _settings(found.config) != settings:
+def _subscribe(caller: Caller, name: str, settings: Settings, wanted: Subscription) -> None:
+    """Make it, if it is not there by now; raises if it is there otherwise: no call makes a
+    subscription only where there is none. Its settings take a second call, so one without any may
+    be that of somebody who applies the same file and has come half the way."""
+    found = _found(caller, name)
+    generation = found.generation if found else ""
+    if found is None:
+        caller.call(SubscribeRequest(wanted.topic, name, Filter(wanted.expr)))
+    elif _is_so(found, settings, wanted):
+        return
+    elif not _is_so(found, DEFAULTS, wanted):
         raise _made_meanwhile(name)
-    return True
+    if settings == DEFAULTS:
+        return
+    patch = msgspec.convert(settings, QueuePatch)
+    try:
+        caller.call(UpdateQueueRequest(name, patch, generation))
+    except GenerationConflict as error:
+        found = _found(caller, name)
+        if found is None or not _is_so(found, settings, wanted):
+            raise _made_meanwhile(name) from error
+
+
+def _found(caller: Caller, name: str) -> DescribeQueueResponse | None:
+    try:
+        return caller.call(DescribeQueueRequest(name))
+    except NotFound:
+        return None
+
+
+def _is_so(found: DescribeQueueResponse, settings: Settings, wanted: Subscription) -> bool:
+    theirs = [Subscription(each.topic, each.expr) for each in found.subscriptions]
+    return theirs == [wanted] and _settings(found.config) == settings
 
 
 def _made_meanwhile(name: str) -> GenerationConflict:

@@ -228,6 +228,68 @@ def test_what_somebody_made_so_meanwhile_is_made(mqlite: Inline, name: str) -> N
             assert mqlite.ok("diff", "t.toml") == "(no differences)\n"
 
 
+@pytest.mark.parametrize("call", ["DescribeQueue", "Subscribe", "UpdateQueue"])
+@pytest.mark.parametrize("setting", ['lock = "90s"', 'ordering = "group_fifo"', ""])
+def test_two_that_apply_a_subscription_at_once_both_end_well(
+    mqlite: Inline, call: str, setting: str
+) -> None:
+    """The whole of one between any two calls of the other, which makes it by more than one."""
+    text = f'[subscriptions.gold]\ntopic = "sales"\nfilter = "true"\n{setting}\n'
+    (mqlite.folder / "gold.toml").write_text(text)
+    with engine_replies() as answer:
+        theirs = [call]
+
+        def meanwhile(request: Recorded) -> bytes | None:
+            if theirs and request.call.endswith(f"/{theirs[0]}"):
+                theirs.clear()
+                with loopback(answer) as other:
+                    mqlite.ok("apply", "--endpoint", other.url, "gold.toml")
+            return answer(request)
+
+        with loopback(meanwhile) as server:
+            mqlite.environ["MQLITE_ENDPOINT"] = server.url
+            mqlite.ok("apply", "gold.toml")
+            assert mqlite.ok("diff", "gold.toml") == "(no differences)\n"
+            assert not theirs or not setting  # without settings there is no UpdateQueue
+
+
+@pytest.mark.parametrize("lock_ms", [0, 90_000, 70_000])
+def test_a_subscription_that_is_half_made_by_another_apply_gets_its_settings(
+    mqlite: Inline, lock_ms: int
+) -> None:
+    """Also if it is another one by then, as long as it is as the file has it."""
+    (mqlite.folder / "gold.toml").write_text(
+        '[subscriptions.gold]\ntopic = "sales"\nfilter = "true"\nlock = "90s"\n'
+    )
+    with engine_replies() as answer:
+        admin, extended = "/mqlite.v1.AdminService", "/mqlite.ext.v1.AdminService"
+        half = b'{"topic": "sales", "name": "gold", "filter": {"expr": "true"}}'
+        steps = ["ListSubscriptions", *(["UpdateQueue"] if lock_ms else [])]
+
+        def meanwhile(request: Recorded) -> bytes | None:
+            if not steps or not request.call.endswith(f"/{steps[0]}"):
+                return answer(request)
+            if steps.pop(0) == "ListSubscriptions":
+                seen = answer(request)
+                answer(Recorded(f"{admin}/Subscribe", [], half))
+                return seen
+            gone = b'{"topic": "sales", "name": "gold"}'
+            answer(Recorded(f"{extended}/DeleteSubscription", [], gone))
+            answer(Recorded(f"{admin}/Subscribe", [], half))
+            patch = b'{"name": "gold", "config": {"lock_duration_ms": %d}}' % lock_ms
+            answer(Recorded(request.target, [], patch))
+            return answer(request)
+
+        with loopback(meanwhile) as server:
+            mqlite.environ["MQLITE_ENDPOINT"] = server.url
+            done = mqlite.run("apply", "gold.toml", check=int(lock_ms == 70_000))
+            assert not steps
+            if done.code:
+                assert 'generation_conflict: "gold" was made by somebody else' in done.err
+            else:
+                assert mqlite.ok("diff", "gold.toml") == "(no differences)\n"
+
+
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=12)
 BOUNDS = st.integers(-1, 2**53)
 VALUES: st.SearchStrategy[Settings] = st.fixed_dictionaries({
