@@ -2,10 +2,10 @@
 
 Used by `consuming`, from a thread for each message. Rules: a command gets a process group of its
 own, so that a Ctrl-C meant for us does not end it in the middle of its work, and so that ending it
-ends what it started; one that was ended is over when its whole group is, not with its shell, which
-dies first: until then somebody works on the message; what it prints goes where ours goes; one that
-reads nothing of its input is no failure; exit 0 is a success, also of one that was asked to end:
-only it knows what it has done.
+ends what it started; one that was ended, by us or by a signal of somebody else's, is over when its
+whole group is, not with its shell, which dies first: until then somebody works on the message; what
+it prints goes where ours goes; one that reads nothing of its input is no failure; exit 0 is a
+success, also of one that was asked to end: only it knows what it has done.
 """
 
 from __future__ import annotations
@@ -145,12 +145,16 @@ class Command:
     def _wait(self, process: subprocess.Popen[bytes]) -> bool:
         """Until it has ended, or was ended; whether that was for its own limit."""
         limit = _CLOCK.monotonic() + self._limit if self._limit else None
+        pause = _LOOK_SECONDS
         with self._changed:
-            while process.returncode is None:
+            while not _has_ended(process):
                 ends = [each for each in (limit, self._deadline) if each is not None]
                 left = min(ends) - _CLOCK.monotonic() if ends else None
                 if left is not None and left <= 0:
                     return self._end(process, is_own_limit=min(ends) == limit)
+                if process.returncode is not None:  # from here on nobody tells us
+                    left = pause if left is None else min(pause, left)
+                    pause = min(2 * pause, _LOOK_SECONDS_MAX)
                 self._changed.wait(left)
         return False
 
@@ -174,6 +178,14 @@ class Command:
             self._changed.wait(min(pause, left))
             pause = min(2 * pause, _LOOK_SECONDS_MAX)
         return True
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether its message may go on. A shell that ends by itself may leave behind what it likes;
+    one that a signal ends did not choose to: whoever sent it, systemd for one, may have sent it to
+    the workers behind the shell too, and they may finish first what they have."""
+    code = process.returncode
+    return code is not None and (code >= 0 or is_over(process.pid))
 
 
 def _feed(process: subprocess.Popen[bytes], body: bytes) -> None:

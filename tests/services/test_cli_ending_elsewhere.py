@@ -1,0 +1,100 @@
+"""consume: a shell that somebody else ends, or that ends before what it has started."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from mqlite_actor.clock import SystemClock
+from mqlite_cli import process_groups, running
+from mqlite_cli.running import Command, Ended, Stopped
+from tests.services.cli_process import BOUND_SECONDS
+from tests.services.ending_scene import Scene, scene, until
+from tests.services.test_cli_consuming import appears
+
+__all__ = ["scene"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_shell_that_somebody_else_ends_leaves_the_message_to_its_worker(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As systemd does, which sends SIGTERM to every process of a service at once."""
+    looks: list[bool] = []
+
+    def is_over(group: int) -> bool:
+        looks.append(process_groups.is_over(group))
+        return looks[-1]
+
+    monkeypatch.setattr(running, "is_over", is_over)
+    command, thread = scene.begin(scene.line("plain"))
+    command.end_within(BOUND_SECONDS)  # `consume` has heard it too
+    group = os.getpgid(scene.pid("plain"))
+    if number == signal.SIGTERM:
+        os.killpg(group, number)
+        appears(scene.folder / "told")
+    else:
+        os.kill(group, number)
+    until(lambda: len(looks) > 2)  # nobody looks before the shell has ended
+    assert thread.is_alive()
+    assert scene.is_held()
+    (scene.folder / "go").touch()
+    thread.join(BOUND_SECONDS)
+    assert (scene.folder / "finished").exists()
+    assert scene.outcome == [Ended(-number, f"ended by signal {number}")]
+    assert not process_groups._UNDER_WAY
+
+
+class Ahead:
+    """A clock that can be set forward."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return SystemClock().monotonic() + self.seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Ahead:
+    clock = Ahead()
+    monkeypatch.setattr(running, "_CLOCK", clock)
+    return clock
+
+
+def over_time(command: Command, clock: Ahead, limit_seconds: float) -> None:
+    """Past its limit, or past the grace if it has none."""
+    if not limit_seconds:
+        command.end_within(0)
+    clock.seconds += limit_seconds
+    with command._changed:
+        command._changed.notify_all()
+
+
+@pytest.mark.parametrize("limit_seconds", [0, 1000])
+def test_a_worker_whose_shell_somebody_else_ended_has_no_more_time_than_with_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, clock: Ahead, limit_seconds: int
+) -> None:
+    monkeypatch.setattr(running, "KILL_SECONDS", 0.0)
+    command, thread = scene.begin(scene.line("plain"), limit_seconds=limit_seconds)
+    group = os.getpgid(scene.pid("plain"))
+    os.kill(group, signal.SIGKILL)
+    until(lambda: _is_collected(group))
+    over_time(command, clock, limit_seconds)
+    thread.join(BOUND_SECONDS)
+    assert not scene.is_held()
+    (outcome,) = scene.outcome
+    if limit_seconds:
+        assert outcome == Ended(-signal.SIGKILL, "it took longer than 1000s")
+    else:
+        assert isinstance(outcome, Stopped)
+
+
+def _is_collected(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
