@@ -5,7 +5,8 @@ own, so that a Ctrl-C meant for us does not end it in the middle of its work, an
 ends what it started; one that was ended, by us or by a signal of somebody else's, is over when its
 whole group is, not with its shell, which dies first: until then somebody works on the message; what
 it prints goes where ours goes; one that reads nothing of its input is no failure; exit 0 is a
-success, also of one that was asked to end: only it knows what it has done.
+success, also of one that was asked to end: only it knows what it has done. If we had to kill what
+it left behind, it does not know.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ class Ended(NamedTuple):
 class Command:
     """One command for one message. `run` it once; `end_within` comes from any thread."""
 
-    __slots__ = ("_changed", "_deadline", "_is_stopped", "_limit", "_line", "_message", "_queue")
+    __slots__ = (
+        "_changed", "_deadline", "_is_killed", "_is_stopped", "_limit", "_line", "_message",
+        "_queue",
+    )  # fmt: skip
 
     def __init__(self, line: str, queue: str, message: Message, *, limit_seconds: float) -> None:
         self._line = line
@@ -83,6 +87,7 @@ class Command:
         self._changed = threading.Condition()
         self._deadline: float | None = None
         self._is_stopped = False
+        self._is_killed = False
 
     def end_within(self, seconds: float) -> None:
         """Let it run for so long at most, and raise Stopped out of `run` then."""
@@ -105,10 +110,14 @@ class Command:
         finally:
             over(process.pid)
         code = process.returncode
+        is_cut = self._is_killed and not code
+        if is_cut:
+            code = -KILL
         if code and self._is_stopped:
             raise Stopped
         if code and is_late:
-            return Ended(code, f"it took longer than {self._limit:g}s")
+            but = "; it ended with exit 0, but what it had started was killed" if is_cut else ""
+            return Ended(code, f"it took longer than {self._limit:g}s{but}")
         return Ended(code, f"exit {code}" if code >= 0 else f"ended by signal {-code}")
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -164,7 +173,7 @@ class Command:
         self._is_stopped = not is_own_limit
         signal_group(process.pid, signal.SIGTERM)
         if not self._is_over_within(process, KILL_SECONDS):
-            signal_group(process.pid, KILL)
+            self._is_killed = signal_group(process.pid, KILL)
             self._is_over_within(process, math.inf)
         return is_own_limit
 

@@ -37,9 +37,9 @@ WORK: tuple[Command, ...] = (
         "renewed while it runs. After SIGTERM or SIGINT nothing more is taken; a command that "
         "does not end in time gets SIGTERM and 5s later SIGKILL, with all that it started in its "
         "process group; when nobody of it is left, its message is given back uncounted, unless it "
-        "ended with exit 0. A second signal, half a second later or more, kills the commands and "
-        "ends at once. The exit code is 1 if messages are counted as lost (after a signal: since "
-        "then): their lease was over, or nobody took what became of them.",
+        "ended with exit 0 and without SIGKILL. A second signal, half a second later or more, "
+        "kills the commands and ends at once. The exit code is 1 if messages are counted as lost "
+        "(after a signal: since then): their lease was over, or nobody took what became of them.",
         examples=("mqlite consume orders --exec 'cat >> handled.txt' --idle 1ms",),
     ),
     Command(

@@ -98,3 +98,30 @@ def _is_collected(process: int) -> bool:
     except ProcessLookupError:
         return True
     return False
+
+
+@pytest.mark.parametrize("limit_seconds", [0, 1000])
+def test_exit_0_of_a_shell_does_not_speak_for_a_worker_that_was_killed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, clock: Ahead, limit_seconds: int
+) -> None:
+    def is_over(group: int) -> bool:
+        clock.seconds += running.KILL_SECONDS  # its shell has ended by itself: somebody looks
+        return process_groups.is_over(group)
+
+    monkeypatch.setattr(running, "KILL_SECONDS", BOUND_SECONDS)
+    monkeypatch.setattr(running, "is_over", is_over)
+    line = f"trap 'exit 0' TERM; ({scene.line('plain')}) & wait"
+    command, thread = scene.begin(line, limit_seconds=limit_seconds)
+    over_time(command, clock, limit_seconds)
+    thread.join(BOUND_SECONDS)
+    assert not scene.is_held()
+    assert not (scene.folder / "finished").exists()
+    (outcome,) = scene.outcome
+    if limit_seconds:
+        assert isinstance(outcome, Ended)
+        assert not outcome.is_success
+        assert outcome.shown == (
+            "it took longer than 1000s; it ended with exit 0, but what it had started was killed"
+        )
+    else:
+        assert isinstance(outcome, Stopped)
