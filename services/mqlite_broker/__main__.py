@@ -8,17 +8,24 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import NoReturn
 
 from mqlite_actor.contract.errors import InvalidArgument
-from mqlite_broker import standard_streams
+from mqlite_actor.sdk.address import without_tokens
+from mqlite_broker import logs, standard_streams
 from mqlite_broker.serve import run
 from mqlite_broker.settings import FLAGS, SWITCHES, read_settings
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(without_tokens(message))
 
 
 def main() -> int:
     """Read the command line and the environment, serve, and give the exit code."""
     standard_streams.hold()
-    parser = argparse.ArgumentParser(prog="mqlite_broker", allow_abbrev=False)
+    parser = _Parser(prog="mqlite_broker", allow_abbrev=False)
     for name in FLAGS:
         parser.add_argument(f"--{name}", dest=name)
     for name in SWITCHES:
@@ -28,7 +35,8 @@ def main() -> int:
     try:
         settings = read_settings(flags, os.environ)
     except InvalidArgument as error:
-        print(f"error: {error.message}", file=sys.stderr)  # noqa: T201  # the one line of a refusal
+        line = without_tokens(logs.printable(error.message))
+        print(f"error: {line}", file=sys.stderr)  # noqa: T201  # the one line of a refusal
         return 1
     return run(settings)
 

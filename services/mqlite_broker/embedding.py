@@ -20,6 +20,7 @@ from mqlite_actor.contract.ext import BackupRequest
 from mqlite_actor.contract.keys import Right
 from mqlite_actor.engine.engine import Engine
 from mqlite_actor.logs import logger
+from mqlite_actor.sdk.address import without_tokens
 from mqlite_actor.sdk.serve import ServeInfo, ServeOptions
 from mqlite_broker import descriptors, hosting, origins, settings, tokens, ui
 from mqlite_broker.app import BrokerApp
@@ -43,7 +44,7 @@ async def serve_engine(
     context = _context(options.tls)
     listeners = await hosting.bind(chosen)
     for warning in chosen.warnings:
-        _log.warning("%s", warning)
+        _log.warning("%s", without_tokens(warning))
     app = BrokerApp(_Lent(engine, chosen.backup_dir), chosen)
     stopping = trio.Event()
 

@@ -2,7 +2,8 @@
 
 Set up by `serve.py`; `access_log.py` writes one line per request through `access_line`. Whatever
 came from a client is quoted when it holds anything but plain characters, so that no name can forge
-a line or drive a terminal. Bodies, properties and tokens never get here.
+a line or drive a terminal. Bodies and properties never get here, and no token but one that is
+made to be shown: one that somebody put where a path is wanted is masked, in every text and field.
 While `Lines.gather` runs, access lines leave together every few milliseconds, because a system call
 for each costs as much as a request's SQL; any other line leaves at once, and takes with it what
 came before. No line is lost when the gathering ends. Nothing waits for a reader that does not read:
@@ -25,6 +26,7 @@ import trio
 
 from mqlite_actor.clock import SystemClock
 from mqlite_actor.logs import Harmless, logger
+from mqlite_actor.sdk.address import without_tokens
 from mqlite_broker.log_room import Room
 
 Field = tuple[str, str | int]
@@ -110,7 +112,7 @@ class Lines(logging.Handler):
             error = _traceback(record)
             said = record.msg
             if not isinstance(said, _Said):
-                said = _Said(record.getMessage(), (), ())
+                said = _Said(without_tokens(record.getMessage()), (), ())
             at_ms = round(record.created * 1000)
             text = self._form(at_ms, record.levelno, said.text, said.names, said.values, error)
         except Exception:  # noqa: BLE001  # logging's rule: a bad line does not hurt its caller
@@ -212,7 +214,8 @@ def set_up(level: str, form: str) -> Lines:
 
 def line(log: Harmless, level: int, text: str, *fields: Field) -> None:
     """One line: a fixed text and its fields."""
-    names, values = tuple(name for name, _ in fields), [value for _, value in fields]
+    names = tuple(name for name, _ in fields)
+    values = [without_tokens(each) if isinstance(each, str) else each for _, each in fields]
     log.log(level, _Said(text, names, values))
 
 
@@ -301,7 +304,9 @@ def _json_of(value: str | float) -> str | int:
 
 
 def _traceback(record: logging.LogRecord) -> str:
-    return logging.Formatter().formatException(record.exc_info) if record.exc_info else ""
+    if not record.exc_info:
+        return ""
+    return without_tokens(logging.Formatter().formatException(record.exc_info))
 
 
 @lru_cache(maxsize=2)  # lines come in the order of time

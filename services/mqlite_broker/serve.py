@@ -69,7 +69,7 @@ def run(settings: Settings) -> int:
         return trio.run(_serve, settings, lines)
     except (MqliteError, OSError) as error:
         reason = error.message if isinstance(error, MqliteError) else str(error)
-        line = logs.printable(reason)
+        line = without_tokens(logs.printable(reason))
         print(f"error: {line}", file=sys.stderr)  # noqa: T201  # the one line of a refusal
         return 1
 
@@ -269,12 +269,7 @@ def _announce(settings: Settings, engine: Engine) -> None:
         reach = "this machine" if settings.is_loopback else "anyone on the network"
         _log.warning("authentication is off: open to %s", reach)
     elif settings.token_file:
-        logs.line(
-            _log,
-            logging.INFO,
-            "a new administrator token",
-            ("file", without_tokens(settings.token_file)),
-        )
+        logs.line(_log, logging.INFO, "a new administrator token", ("file", settings.token_file))
     elif settings.is_token_generated:
         token = settings.tokens[0]
         logs.line_at_any_level("generated an administrator token", ("token", token))

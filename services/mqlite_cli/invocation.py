@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol, Self, TypeVar
 
 from mqlite_actor.contract.wire import Request
-from mqlite_actor.sdk.address import dial
+from mqlite_actor.sdk.address import dial, without_tokens
 from mqlite_cli.grammar import Arguments, Command
 from mqlite_cli.output import Output
 from mqlite_cli.refusals import Refusal
@@ -139,8 +139,8 @@ class Invocation:
         return run_on_store(target, work, environ=self.environ, warn=self.warn, is_reader=is_reader)
 
     def warn(self, text: str) -> None:
-        """One warning line."""
-        self.streams.complain(f"warning: {text}")
+        """One warning line. It shows no token, as errors do not (`dispatch`)."""
+        self.streams.complain(without_tokens(f"warning: {text}"))
 
 
 def _client(target: BrokerTarget, arguments: Arguments) -> AbstractContextManager[Caller]:
