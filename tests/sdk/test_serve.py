@@ -139,6 +139,10 @@ async def test_an_origin_that_no_browser_names_is_told_of(
     async with serving(q, cors="https://a.example/"):
         pass
     assert [each for each in caplog.messages if each.startswith("cors='https://a.example/' is not")]
+    async with serving(q, cors="https://a.example/mqk_misplaced"):
+        pass
+    assert "cors='https://a.example/mqk_***' is not" in caplog.text
+    assert "misplaced" not in caplog.text
 
 
 async def test_a_busy_address_is_an_error_of_opening(q: Embedded) -> None:
