@@ -25,7 +25,8 @@ from mqlite_actor.engine.disk import cut_log
 from mqlite_actor.engine.engine import EngineOptions
 from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.outbox import UserTransaction
-from tests.engine.gate import bounded, completing
+from mqlite_actor.storage.database import Transaction
+from tests.engine.gate import Custom, bounded, completing
 from tests.storage.quota_vfs import SmallDisk, small_disk
 from tests.storage.writer import Writer, writing
 
@@ -93,11 +94,60 @@ def test_what_a_program_commits_can_be_moved_into_the_file(
     assert disk.refusals == 0 or not is_done
 
 
-def test_a_transaction_finds_the_room_that_the_log_of_the_last_one_took(writer: Writer) -> None:
+def test_a_transaction_finds_the_room_that_the_log_of_the_last_one_took(
+    writer: Writer, disk: SmallDisk
+) -> None:
     """It cannot be run once more, and no keeper is here that cuts the log."""
+    disk.grow(4 * limits.MIB)
     assert ran(writer, ("CREATE TABLE mine (id INTEGER PRIMARY KEY, body BLOB)", ()))
     assert ran(writer, (ADD, (rows(12),)))
+    writer.store.room.look()
+    assert not writer.store.room.is_near
+    assert ran(writer, (ADD, (rows(12),)))
+
+
+@pytest.mark.promise("E158")
+@pytest.mark.parametrize("added", [2, 5, 7, 8, 12])
+def test_what_a_group_commits_can_be_moved_into_the_file(
+    writer: Writer, disk: SmallDisk, added: int
+) -> None:
+    assert ran(writer, ("CREATE TABLE mine (id INTEGER PRIMARY KEY, body BLOB)", ()))
+    assert ran(writer, (ADD, (rows(12),)))
+    writer.store.truncate_log()
+    disk.grow(disk.used() + 20 * limits.MIB - disk.size)
+
+    def change(tx: Transaction, _request: object, _now_ms: int) -> None:
+        tx.run([(f"UPDATE mine SET body = randomblob({ROW})", ())])
+        tx.run([(ADD, (rows(added),))])
+
+    writer.table[Custom] = change
+    writer.store.room.look()
+    assert writer.store.room.is_near
+    (outcome,) = writer.group(Custom())
+    is_done = not isinstance(outcome, Error)
+    assert is_done is (added <= 4) or added == 5
+    assert writer.store.truncate_log()
+    for message in writer.take("q", 50):
+        writer.ask(completing("q", message))
+
+
+def test_what_is_too_much_together_is_done_one_by_one_with_a_cut_between(
+    writer: Writer, disk: SmallDisk
+) -> None:
+    assert ran(writer, ("CREATE TABLE mine (id INTEGER PRIMARY KEY, body BLOB)", ()))
     assert ran(writer, (ADD, (rows(8),)))
+    writer.store.truncate_log()
+    disk.grow(disk.used() + 3 * limits.MIB - disk.size)
+    places = iter(range(100))
+
+    def change(tx: Transaction, _request: object, _now_ms: int) -> None:
+        first = next(places) % 8 * rows(1)
+        sql = f"UPDATE mine SET body = randomblob({ROW}) WHERE id BETWEEN ? AND ?"
+        tx.run([(sql, (first + 1, first + rows(1)))])
+
+    writer.table[Custom] = change
+    outcomes = writer.group(*[Custom()] * 8)
+    assert not [each for each in outcomes if isinstance(each, Error)]
 
 
 def test_a_log_that_kept_its_room_on_the_disk_is_cut_before_sends_are_refused(
@@ -232,7 +282,10 @@ def test_a_run_that_fails_is_told_though_each_command_succeeds_by_itself(
 def test_a_command_that_fails_is_told_once(
     writer: Writer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: Any) -> Any:  # noqa: ANN401  # as in the table
+    tries: list[object] = []
+
+    def fail(_tx: object, request: object, _now_ms: int) -> object:
+        tries.append(request)
         raise ZeroDivisionError
 
     writer.table[commands.Reap] = fail
@@ -241,3 +294,4 @@ def test_a_command_that_fails_is_told_once(
     assert [isinstance(each, Error) for each in outcomes] == [False, True, False]
     (line,) = [each for each in caplog.records if each.exc_info]
     assert "rolled back" in line.message
+    assert len(tries) == 2, "once together, once alone"
