@@ -85,7 +85,6 @@ class Receiver:
         self._is_cut = False
         self._is_leaving = False
         self._are_workers_done = False
-        self._last_renewals = anyio.CancelScope()
         self._fatal: MqliteError | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._working: set[HeldMessage] = set()
@@ -105,6 +104,7 @@ class Receiver:
             raise InvalidArgument("a receiver runs once; make another one")
         check_signals(self._settings.stop_signals)
         self._is_started = True
+        self._last_renewals = anyio.CancelScope()  # here, since a receiver is made anywhere
         self._handler = _invoker(handler, self._settings.concurrency)
         try:
             async with anyio.create_task_group() as tasks:
