@@ -360,7 +360,7 @@ def _invoker(handler: Handler, concurrency: int) -> AsyncHandler:
         awaited = cast("AsyncHandler", handler)
 
         async def on_loop(held: HeldMessage) -> None:
-            requests.refuse_unrun(await awaited(held), "handler")
+            requests.refuse_unfinished(await awaited(held), "handler")
 
         return on_loop
     limiter = anyio.CapacityLimiter(concurrency)

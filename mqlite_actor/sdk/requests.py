@@ -5,6 +5,7 @@ Called by `Handle`, `Tx` and `SyncTx`. Nothing here talks to anybody.
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import inspect
 import math
@@ -282,8 +283,8 @@ def refuse_generator(answer: object, whose: str) -> None:
 
 
 def refuse_unrun(answer: object, whose: str) -> None:
-    """The same for all whose work is not done when a function has returned it. A future that is
-    done is refused with the others: whether it is would be chance."""
+    """The same for all whose work is not done when a function has returned it. A pool's future that
+    is done is refused with the others: whether it is would be chance."""
     refuse_generator(answer, whose)
     if isinstance(answer, concurrent.futures.Future):
         raise InvalidArgument(f"{whose}: it returned a future; wait there for its result")
@@ -293,3 +294,12 @@ def refuse_unrun(answer: object, whose: str) -> None:
         raise InvalidArgument(
             f"{whose}: it returned what nobody awaits; write it as `async def`, and await it there"
         )
+
+
+def refuse_unfinished(answer: object, whose: str) -> None:
+    """The same for what a coroutine function returned, which has awaited by then what it meant to:
+    a task of asyncio that has ended is done, and one that failed raises its failure."""
+    if isinstance(answer, asyncio.Future) and answer.done() and not answer.cancelled():
+        answer.result()
+    else:
+        refuse_unrun(answer, whose)

@@ -30,7 +30,7 @@ from mqlite_actor.sdk.message import Received, ReceivedMessage
 from mqlite_actor.sdk.policies import DeadLetter, Policy, Verdict, checked, retry, storable
 from mqlite_actor.sdk.receiver import Receiver, is_for_loop
 from mqlite_actor.sdk.receiving import CONCURRENCY_MAX, ReceiverOptions
-from mqlite_actor.sdk.requests import refuse_unrun
+from mqlite_actor.sdk.requests import refuse_unfinished
 from mqlite_actor.sdk.unbroken import in_thread
 
 T = TypeVar("T")
@@ -249,7 +249,7 @@ class _Coloured:
         if inspect.isawaitable(answer):
             self._is_for_loop = True
             answer = await answer
-        refuse_unrun(answer, "handler")
+        refuse_unfinished(answer, "handler")
 
     def _called(self, message: HeldMessage | SyncHeldMessage) -> object:
         return self._function(value_of(message, self._kind), message)

@@ -53,6 +53,16 @@ class Heard(mq.ReceiverHooks):
         self.errors.append(error)
 
 
+class Stopping(Heard):
+    """Stops its receiver behind the first message."""
+
+    receiver: Any
+
+    def settled(self, message: mq.Received, verdict: mq.Verdict | None) -> None:
+        super().settled(message, verdict)
+        self.receiver.stop()
+
+
 class Failing(Handle):
     """A handle whose calls of one kind fail with the given errors first."""
 

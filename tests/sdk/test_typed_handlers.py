@@ -17,7 +17,7 @@ import pytest
 
 import mqlite_actor as mq
 from tests.sdk.loops import both_loops
-from tests.sdk.receiving_scene import Heard, on_queue
+from tests.sdk.receiving_scene import Stopping, on_queue
 
 
 def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,16 +122,6 @@ def test_what_works_and_then_returns_an_awaitable_works_once_for_each_message(ba
         assert (await q.stats("q")).total == 0
 
     on_queue(backend, body)
-
-
-class Stopping(Heard):
-    """Stops its receiver behind the first message."""
-
-    receiver: Any
-
-    def settled(self, message: mq.Received, verdict: mq.Verdict | None) -> None:
-        super().settled(message, verdict)
-        self.receiver.stop()
 
 
 async def coroutine(*_: object) -> None:
