@@ -8,11 +8,12 @@ because no repetition makes it fit.
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Any, Generic, TypeVar, Unpack
+from typing import Any, Final, Generic, TypeVar, Unpack
 
 import anyio
 import msgspec
@@ -38,6 +39,14 @@ T = TypeVar("T")
 UNFIT = "unfit body"
 """The reason of dead letters whose body is not of the queue's type."""
 
+MISSED: Final = object()
+"""In place of an answer: the function needs the loop, and did nothing without it."""
+
+LOOPLESS = (
+    "no running event loop", "There is no current event loop", "must be called from async context",
+    "Not currently running on any", "unknown async library",
+)  # fmt: skip
+"""How asyncio, trio and anyio begin to say in a thread that no loop runs there."""
 
 CONTAINERS = (
     msgspec.inspect.ListType, msgspec.inspect.SetType, msgspec.inspect.FrozenSetType,
@@ -228,8 +237,9 @@ class _Coloured:
     A lambda or a wrapper looks plain and may return what is to be awaited. What it wraps tells
     nothing, since it may have run that to its end in a loop of its own, and what blocks must not
     come onto ours. So that is seen at its first message: what it returned is awaited on the loop,
-    where every later message is handled. It is never called twice for one, since it may have worked
-    before it returned.
+    where every later message is handled. It is not called twice for one, since it may have worked
+    before it returned; only a decorator's own function that missed the loop in its thread is called
+    again there, since nothing of what it wraps had begun.
     """
 
     __slots__ = ("_function", "_is_for_loop", "_kind", "_threads")
@@ -244,8 +254,11 @@ class _Coloured:
         if self._is_for_loop:
             answer = self._called(message)
         else:
-            call = partial(self._called, EitherHeldMessage(message))
+            call = partial(self._called_apart, EitherHeldMessage(message))
             answer = await in_thread(call, self._threads)
+            if answer is MISSED:
+                self._is_for_loop = True
+                answer = self._called(message)
         if inspect.isawaitable(answer):
             self._is_for_loop = True
             answer = await answer
@@ -253,6 +266,31 @@ class _Coloured:
 
     def _called(self, message: HeldMessage | SyncHeldMessage) -> object:
         return self._function(value_of(message, self._kind), message)
+
+    def _called_apart(self, message: SyncHeldMessage) -> object:
+        try:
+            return self._called(message)
+        except RuntimeError as error:
+            if not _has_missed_the_loop(self._function, error):
+                raise
+            return MISSED
+
+
+def _has_missed_the_loop(function: Any, error: RuntimeError) -> bool:  # noqa: ANN401  # as above
+    """Whether a coroutine function is behind it, nothing of which had begun when a decorator failed
+    for want of the loop, as `asyncio.shield` and `asyncio.create_task` do in a thread."""
+    if not inspect.iscoroutinefunction(inspect.unwrap(function)):
+        return False
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if any(frame.f_code.co_flags & inspect.CO_COROUTINE for frame in frames):
+        return False  # it ran in a loop of its own
+    if not str(error).startswith(LOOPLESS):
+        return False
+    for frame in frames:
+        for each in frame.f_locals.values():
+            if inspect.iscoroutine(each):
+                each.close()  # else Python warns that nobody awaits it
+    return True
 
 
 def value_of(message: Received, kind: type[T]) -> T:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import threading
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+import anyio
+import anyio.from_thread
 import pytest
+import trio
 
 import mqlite_actor as mq
-from tests.sdk.receiving_scene import Stopping, on_queue
+from tests.sdk.receiving_scene import Heard, Stopping, on_queue
 
 
 class Broken(Exception):
@@ -49,3 +56,75 @@ def test_a_task_that_a_coroutine_function_returns_counts_as_what_became_of_it(
         assert reasons == ([reason] * 2 if reason else [])
 
     on_queue("asyncio", body)
+
+
+def before_it(need: Callable[[], object], coroutine: Any) -> Any:  # noqa: ANN401  # either one
+    need()
+    return coroutine
+
+
+NEEDY: dict[str, Callable[[Any], Any]] = {
+    "asyncio shield": asyncio.shield,
+    "asyncio task": asyncio.create_task,
+    "asyncio future": asyncio.ensure_future,
+    "asyncio loop": partial(before_it, asyncio.get_running_loop),
+    "asyncio anyio": partial(before_it, anyio.current_time),
+    "trio anyio": partial(before_it, anyio.current_time),
+    "trio time": partial(before_it, trio.current_time),
+    "trio token": partial(before_it, trio.lowlevel.current_trio_token),
+}
+"""What decorators do with a coroutine, or before they return it, that needs the running loop."""
+
+
+@pytest.mark.parametrize("kind", NEEDY)
+def test_a_decorator_may_need_the_loop_before_it_returns(kind: str) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.queue("q", int).send(range(3))
+        heard = Heard()
+        receiver = q.queue("q", int).receiver(hooks=heard)
+        here = threading.get_ident()
+        seen: list[tuple[int, int, bool]] = []
+
+        async def handle(value: int, message: mq.HeldMessage) -> None:
+            await message.renew()
+            seen.append((value, message.delivery_count, threading.get_ident() == here))
+            if value == 2:
+                receiver.stop()
+
+        @functools.wraps(handle)
+        def outer(*given: Any) -> Any:  # noqa: ANN401  # whatever the decorator makes of it
+            return NEEDY[kind](handle(*given))
+
+        await receiver.run(outer)
+        assert seen == [(0, 1, True), (1, 1, True), (2, 1, True)]
+        assert heard.verdicts == [(1, None), (2, None), (3, None)]
+
+    on_queue(kind.split(maxsplit=1)[0], body)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no running event loop"), RuntimeError("other")])
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_what_fails_in_a_loop_of_its_own_stays_in_its_thread(
+    backend: str, error: RuntimeError
+) -> None:
+    async def body(q: mq.Embedded) -> None:
+        await q.queue("q", int).send(range(2))
+        receiver = q.queue("q", int).receiver(on_failure=mq.reject())
+        here = threading.get_ident()
+        seen: list[tuple[int, bool]] = []
+
+        async def handle(value: int, _: mq.SyncHeldMessage) -> None:
+            seen.append((value, threading.get_ident() == here))
+            raise error
+
+        @functools.wraps(handle)
+        def outer(value: int, message: mq.SyncHeldMessage) -> None:
+            if value == 1:
+                anyio.from_thread.run_sync(receiver.stop)
+            asyncio.run(handle(value, message))
+
+        await receiver.run(outer)
+        assert seen == [(0, False), (1, False)]
+        assert (await q.stats("q")).dead_lettered == 2
+
+    on_queue(backend, body)
