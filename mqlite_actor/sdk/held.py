@@ -21,7 +21,7 @@ from anyio.lowlevel import current_token
 
 from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import ext, wire
-from mqlite_actor.contract.errors import Closed, InvalidArgument
+from mqlite_actor.contract.errors import Closed, InvalidArgument, OutcomeUnknown
 from mqlite_actor.sdk.blocking import SyncReceivedMessage, Twin
 from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
@@ -109,6 +109,10 @@ SETTLEMENTS = (
 )  # fmt: skip
 
 
+VERB_SECONDS = 5.0
+"""For a verb of a plain handler from the first cancellation of every task on, as for a settlement.
+Before that it takes what it takes."""
+
 CUT = (asyncio.CancelledError, concurrent.futures.CancelledError)
 """How a thread learns that the task of asyncio which was to ask for it was cancelled before it had
 begun, as all tasks are at a program's end. The thread cannot be cancelled, so neither can this."""
@@ -166,13 +170,19 @@ class SyncHeldMessage(SyncReceivedMessage):
                 continue  # once it has begun it is not cut
 
     async def _call(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
-        """To its end, as the plain function around it: what cuts the task cannot cut either."""
+        """To its end, as the plain function around it: what cuts the task cannot cut either. But
+        who cancels again and again may break each try off, so then there is an end."""
         replies: list[Any] = []
 
         async def ask() -> None:
             replies.append(await self._held.handle.call(request))
 
-        await to_an_end(ask, math.inf)
+        await to_an_end(ask, math.inf, cancelled_seconds=VERB_SECONDS)
+        if not replies:
+            raise OutcomeUnknown(
+                f"every task was cancelled, and there was no answer in {VERB_SECONDS:g} s; look"
+                " before you repeat it"
+            )
         return replies[-1]
 
 

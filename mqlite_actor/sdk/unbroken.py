@@ -24,6 +24,9 @@ from mqlite_actor.sdk.asyncio_waits import cancel_again, wait_out
 
 T = TypeVar("T")
 
+REPEAT_PAUSE_SECONDS = 0.2
+"""Between two repetitions of what cancellations break off; the first one comes at once."""
+
 
 async def in_thread(function: Callable[[], T], limiter: anyio.CapacityLimiter) -> T:
     """Run a plain function in a thread; what it returns, were it a coroutine, or raises.
@@ -68,25 +71,30 @@ async def _in_thread_of_asyncio(run: Callable[[], None], limiter: anyio.Capacity
 
 
 async def to_an_end(
-    ask: Callable[[], Awaitable[None]], seconds: float
+    ask: Callable[[], Awaitable[None]], seconds: float, *, cancelled_seconds: float | None = None
 ) -> tuple[bool, asyncio.CancelledError | None]:
     """Ask, shielded, for so many seconds: whether it came to its end, and what is to be raised now.
 
     A cancellation that no shield holds up breaks a try off. Then `ask`, which must be harmless to
-    repeat, is called again, and the seconds are counted anew from the first one on.
+    repeat, is called again, at a pace that does not flood who is asked; and the seconds, or those
+    for the cancelled, are counted anew from the first one on.
     """
-    ends_at = anyio.current_time() + seconds
+    repeat_at = anyio.current_time()
+    ends_at = repeat_at + seconds
     cancelled: asyncio.CancelledError | None = None
     while True:
         try:
             with anyio.CancelScope(deadline=ends_at, shield=True):
                 if cancelled is not None:
                     await anyio.lowlevel.checkpoint()  # whatever comes, others get their turn
+                    await anyio.sleep_until(repeat_at)
+                    repeat_at = anyio.current_time() + REPEAT_PAUSE_SECONDS
                 await ask()
                 return True, cancelled
         except asyncio.CancelledError as error:
             if cancelled is None:
-                ends_at = anyio.current_time() + seconds
+                left = seconds if cancelled_seconds is None else cancelled_seconds
+                ends_at = anyio.current_time() + left
             cancelled = error
         if anyio.current_time() >= ends_at:
             return False, cancelled

@@ -19,6 +19,7 @@ import pytest
 
 import mqlite_actor as mq
 from mqlite_actor.contract import ext, wire
+from mqlite_actor.sdk import held as held_module
 from mqlite_actor.sdk import receiver as receiver_module
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.unbroken import in_thread
@@ -59,9 +60,11 @@ class Waiting(Handle):
         self._kind = kind
         self.reached = asyncio.Event()
         self.gate = asyncio.Event()
+        self.times = 0
 
     async def call(self, request: wire.Request[R]) -> R:
         if isinstance(request, self._kind):
+            self.times += 1
             self.reached.set()
             await self.gate.wait()
         return await self._q.call(request)
@@ -297,6 +300,33 @@ def test_a_settlement_that_gets_no_answer_ends_however_often_its_task_is_cancell
         assert running.cancelled()
         assert (await q.stats("q")).locked == 1
         assert "could not be settled" in caplog.text
+
+    on_queue("asyncio", body)
+
+
+@pytest.mark.parametrize("verb", ["complete", "renew"])
+def test_a_verb_that_gets_no_answer_ends_however_often_its_task_is_cancelled(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_module, "VERB_SECONDS", 0.05)
+
+    async def body(q: mq.Embedded) -> None:
+        await q.send_one("q", "a")
+        heard = Heard()
+        waiting = Waiting(q, wire.CompleteRequest if verb == "complete" else wire.RenewRequest)
+
+        def handle(message: mq.SyncHeldMessage) -> None:
+            getattr(message, verb)()
+
+        running = asyncio.create_task(waiting.receiver("q", hooks=heard).run(handle))
+        await waiting.reached.wait()
+        while not running.done():
+            await cancel_all(1)
+        assert running.cancelled()
+        ((_, error),) = heard.ended
+        assert isinstance(error, mq.OutcomeUnknown)
+        assert waiting.times <= 2, "it floods nobody"
+        assert (await q.stats("q")).active == 1, "it comes again"
 
     on_queue("asyncio", body)
 
