@@ -5,10 +5,10 @@ Called by `Handle`, `Tx` and `SyncTx`. Nothing here talks to anybody.
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import inspect
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from datetime import datetime
@@ -299,7 +299,10 @@ def refuse_unrun(answer: object, whose: str) -> None:
 def refuse_unfinished(answer: object, whose: str) -> None:
     """The same for what a coroutine function returned, which has awaited by then what it meant to:
     a task of asyncio that has ended is done, and one that failed raises its failure."""
-    if isinstance(answer, asyncio.Future) and answer.done() and not answer.cancelled():
+    asyncio = sys.modules.get("asyncio")  # whoever has one has imported it; a client need not
+    if asyncio is None or not isinstance(answer, asyncio.Future):
+        refuse_unrun(answer, whose)
+    elif answer.done() and not answer.cancelled():
         answer.result()
     else:
         refuse_unrun(answer, whose)
