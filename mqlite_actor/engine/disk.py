@@ -47,6 +47,8 @@ def cut_log(store: Store, *, waits: bool = False) -> bool:
         store.room.cut()
         return look_at_disk(store)
     try:
+        if store.room.is_near:
+            store.trim_log()
         is_cut = store.truncate_log(waits=waits)
         look_at_disk(store)
     except Exception as error:  # noqa: BLE001  # it was a try; the keeper goes on trying, and logs
@@ -72,8 +74,21 @@ def prepare(store: Store) -> None:
     if not store.healthy:
         return
     look_at_disk(store)
-    if store.room.would_gain(store.log_bytes() or 0):
-        cut_log(store, waits=True)
+    log_bytes = store.log_bytes() or 0
+    if store.room.would_gain(log_bytes):
+        cut_log(store, waits=store.room.needs(log_bytes))
+
+
+def take_back(store: Store) -> None:
+    """After a ROLLBACK for want of room: give back what was written to the log until then. It would
+    be in the way of what is in there from before."""
+    if not store.healthy:
+        return
+    try:
+        store.trim_log()
+    except Exception as error:  # noqa: BLE001  # it was a try; the next cut of the log does it too
+        if isinstance(mapped(error), StorageFailed):
+            store.doubt()
 
 
 def with_room(store: Store, requests: Sequence[Any], result: GroupResult) -> Sequence[int]:

@@ -156,15 +156,15 @@ def _together(
         if not store.in_transaction:
             raise StorageFailed("the transaction ended by itself")
         if is_near:
-            store.room.check()
+            store.room.check(has_changed=store.changes != began)
     except Exception as error:
-        _roll_back(store)
+        _roll_back(store, error)
         raise Broken(indexes) from error
     indexes = indexes[: len(answered)]
     try:
         store.commit()
     except Exception as error:
-        _roll_back(store)
+        _roll_back(store, error)
         if isinstance(mapped(error), StorageFull | Unavailable):
             raise Broken(indexes) from error
         raise Unknown(indexes) from error
@@ -334,9 +334,11 @@ def _is_sound(store: Store, result: GroupResult, indexes: Sequence[int]) -> bool
     return True
 
 
-def _roll_back(store: Store) -> None:
+def _roll_back(store: Store, failure: Exception) -> None:
     try:
         store.rollback()
     except Exception:  # noqa: BLE001  # whatever it was: the connection is of no use any more
         _log.exception("rollback failed; the database will be opened again")
         store.healthy = False
+    if is_full(failure):
+        disk.take_back(store)

@@ -72,8 +72,8 @@ class UserTransaction:
     """An open transaction, for the storage thread. Ends with `commit` or `roll_back`."""
 
     __slots__ = (
-        "_began", "_clock", "_ends_at", "_failure", "_now_ms", "_reason", "_store", "_table", "_tx",
-        "is_committed", "is_over", "result",
+        "_began", "_changes", "_clock", "_ends_at", "_failure", "_now_ms", "_reason", "_store",
+        "_table", "_tx", "is_committed", "is_over", "result",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +95,7 @@ class UserTransaction:
             if not store.healthy:
                 _open_anew(store)
                 disk.look_at_disk(store)
+            self._changes = store.changes
             self._tx = store.begin()
         except Exception as error:
             raise mapped(error) from error
@@ -140,7 +141,8 @@ class UserTransaction:
         """
         self._check()
         self._guarded(self._tx.flush)
-        self._guarded(self._store.room.check)
+        has_changed = self._store.changes != self._changes
+        self._guarded(lambda: self._store.room.check(has_changed=has_changed))
         self._check()
         try:
             self._store.commit()
@@ -170,6 +172,7 @@ class UserTransaction:
             self._store.doubt()
             return
         if isinstance(failure or self._failure, StorageFull):
+            disk.take_back(self._store)
             disk.cut_log(self._store, waits=True)  # for the next: this cannot be run again
 
     def _note(self, operation: str, error: MqliteError | None, began: float) -> None:

@@ -55,6 +55,9 @@ class Fileless:
         """There is no log."""
         return True
 
+    def trim_log(self) -> None:
+        """There is no log."""
+
     def reclaim(self, pages: int) -> int:
         """No page is ours."""
         return 0

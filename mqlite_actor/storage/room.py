@@ -39,6 +39,13 @@ UNASKED: Final = -limits.ROOM_PAGES
 GAIN_FACTOR: Final = 8
 """The log gives much if all that is left is less than so many times as long."""
 
+NEED_FACTOR: Final = 2
+"""It is needed if all that is left is less than so many times as long."""
+
+COMMIT_BYTES: Final = 40 * limits.KIB
+"""What a COMMIT takes after all pages were written: one more, and now and then a piece of the log's
+index, https://sqlite.org/walformat.html#the_wal_index_file_format"""
+
 
 class Owner(Protocol):
     """What a store is to its room."""
@@ -138,13 +145,16 @@ class Room:
             self._store.connection.pragma("max_page_count", pages_max)
             self._pages_max = pages_max
 
-    def check(self) -> None:
+    def check(self, *, has_changed: bool) -> None:
         """Before COMMIT: FullError, as if SQLite had met it, if the pages that the transaction has
         added could not be moved into the file then, because those that it wrote anew take the room
         in the log. Asked while little is left, and of what is larger than the cache: for less there
-        is room in any case. Where there was none before, nothing is asked.
+        is room in any case. Not asked of what changed no row and added no page. What it has written
+        is taken back after the ROLLBACK (`trim_log`).
         """
         connection = self._store.connection
+        if not has_changed and connection.pragma("page_count") == self._pages:
+            return
         if not self.is_near and connection.status(_SPILL)[0] == self._spilled:
             return
         with suppress(apsw.BusyError):  # some page is in use and stays in the cache
@@ -155,7 +165,8 @@ class Room:
         except OSError:  # as above
             return
         free = sizes.disk_free(self._store.path)
-        if free is not None and self._left >= 0 and free < pages * self._page_bytes - size:
+        need = pages * self._page_bytes - size
+        if free is not None and need > 0 and free < need + COMMIT_BYTES:
             raise apsw.FullError("what was written could not be moved from the log into the file")
 
     def _sizes(self) -> tuple[int, int]:
@@ -170,8 +181,17 @@ class Room:
         return self.is_near and self._has_grown
 
     def would_gain(self, log_bytes: int) -> bool:
-        """Whether much more would be left if the log, which is so long on the disk, was cut."""
-        return self._has_grown and (self.is_near or self._left < GAIN_FACTOR * log_bytes)
+        """Whether much more would be left if the log, which is so long on the disk, was cut. While
+        there is plenty, one that could not be cut is tried again when it is a quarter longer."""
+        if self.is_near:
+            return self._has_grown
+        grown = abs(self._store.log_pages - self._cut_at)
+        is_due = grown >= max(limits.ROOM_PAGES, self._cut_at // 4)
+        return is_due and self._left < GAIN_FACTOR * log_bytes
+
+    def needs(self, log_bytes: int) -> bool:
+        """Whether it is worth to wait for that."""
+        return self.is_near or self._left < NEED_FACTOR * log_bytes
 
     @property
     def _has_grown(self) -> bool:
@@ -198,10 +218,14 @@ class Boundless:
     def permit(self, kept: float) -> None:
         """Nothing is kept."""
 
-    def check(self) -> None:
+    def check(self, *, has_changed: bool) -> None:
         """Nothing is moved."""
 
     def would_gain(self, log_bytes: int) -> bool:  # noqa: ARG002  # as the other's
+        """There is no log."""
+        return False
+
+    def needs(self, log_bytes: int) -> bool:  # noqa: ARG002  # as the other's
         """There is no log."""
         return False
 

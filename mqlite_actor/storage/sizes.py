@@ -39,6 +39,12 @@ def disk_free(path: str) -> int | None:
     return _or_none(lambda: shutil.disk_usage(os.path.dirname(path)).free)
 
 
+def cut(path: str, size: int) -> None:
+    """Make a file so long at most. OSError if that cannot be."""
+    if os.stat(path).st_size > size:
+        os.truncate(path, size)
+
+
 def _or_none(look: Callable[[], int]) -> int | None:
     try:
         return look()

@@ -9,7 +9,6 @@ failure closes and unlocks again and leaves a refused file byte for byte as it w
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
@@ -19,11 +18,11 @@ from mqlite_actor.contract import limits
 from mqlite_actor.contract.errors import OpenError, StorageFailed
 from mqlite_actor.storage import allocator, aside, blocks, database, files, schema, sizes
 from mqlite_actor.storage.beside import look_through
+from mqlite_actor.storage.checkpointer import Checkpointer
 from mqlite_actor.storage.connection import (
     SYNCHRONOUS,
     check_sqlite,
     connect,
-    connect_checkpointer,
     connect_reader,
     synchronous_level,
 )
@@ -48,9 +47,9 @@ class SqliteStore:
     """
 
     __slots__ = (
-        "_beside", "_checkpointer", "_guard", "_is_patient", "_lock", "_readers", "_synchronous",
-        "_version", "complaint", "connection", "healthy", "leaves_log", "ledger", "log_pages",
-        "path", "room", "user_sql",
+        "_checkpointer", "_guard", "_is_patient", "_lock", "_page_bytes", "_readers",
+        "_synchronous", "_version", "complaint", "connection", "healthy", "leaves_log", "ledger",
+        "log_pages", "path", "room", "user_sql",
     )  # fmt: skip
 
     def __init__(self, path: str, synchronous: int, lock: files.FileLock | None) -> None:
@@ -62,15 +61,15 @@ class SqliteStore:
         self.log_pages = 0
         self._synchronous = synchronous
         self._lock = lock
-        self._beside = threading.Lock()  # whoever holds it has the checkpointer
-        self._checkpointer: apsw.Connection | None = None
+        self._checkpointer = Checkpointer(path, synchronous)
         self._guard = None if lock is None else FileGuard(path, lock)
         self._readers = Readers(lambda: Reader(connect_reader(path)))
         self._is_patient = True  # as its connection is made
         self._version = 0  # of the file, as it was after the last COMMIT here
         self.connection = self._connect()
         self.user_sql = UserSql(self.connection)
-        self.room: AnyRoom = Room(self, self.connection.pragma("page_size"))
+        self._page_bytes: int = self.connection.pragma("page_size")
+        self.room: AnyRoom = Room(self, self._page_bytes)
 
     @property
     def backend(self) -> Backend:
@@ -200,7 +199,7 @@ class SqliteStore:
         assert self._guard and self._lock, "a database in memory is never opened again"
         self.ledger.forget()
         self._readers.shut()
-        self._close_checkpointer()
+        self._checkpointer.close()
         try:
             self._lock.hold()
             self._leave_log_alone()
@@ -227,15 +226,7 @@ class SqliteStore:
 
         Runs on its own connection, so it may be called from another thread while the writer works.
         """
-        with self._beside:
-            if not self.healthy:
-                return
-            if self._checkpointer is None:
-                self._checkpointer = connect_checkpointer(self.path, self._synchronous)
-            try:
-                self._checkpointer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            except apsw.BusyError:
-                return  # the writer is cutting the log at this very moment
+        self._checkpointer.move(lambda: self.healthy)
 
     def truncate_log(self, *, keeps_room: bool = False, waits: bool = False) -> bool:
         """Move all of the log into the file and begin it anew, cut to nothing or (`keeps_room`) to
@@ -249,15 +240,31 @@ class SqliteStore:
             return True
         is_long = self.log_pages >= limits.LOG_PAGES_MAX
         wait_ms = limits.FULL_WAIT_MS if waits else limits.LOG_WAIT_MS if is_long else 0
-        if not self._beside.acquire(timeout=wait_ms / 1000):
+        self.room.cut()  # in vain, if this fails
+        if not self._checkpointer.lock.acquire(timeout=wait_ms / 1000):
             return False  # that one moves the log as well, and ends soon
         try:
             return self._cut_log(wait_ms, keeps_room=keeps_room)
         finally:
-            self._beside.release()
+            self._checkpointer.lock.release()
+
+    def trim_log(self) -> None:
+        """Give back the end of the log that nobody reads. Between groups; not while it is moved.
+
+        Raises what is wrong with the files, and BusyError for another program's transaction.
+        """
+        if self._guard is None or self.leaves_log:
+            return
+        self._guard.check_log()
+        self._be_patient(False)
+        if not self._checkpointer.lock.acquire(timeout=limits.FULL_WAIT_MS / 1000):
+            return
+        try:
+            self._checkpointer.trim(self.connection, self._page_bytes)
+        finally:
+            self._checkpointer.lock.release()
 
     def _cut_log(self, wait_ms: int, *, keeps_room: bool) -> bool:
-        self.room.cut()  # in vain, if this fails
         self.connection.set_busy_timeout(wait_ms)
         try:
             self.connection.wal_checkpoint(mode=_CUTS[keeps_room])
@@ -306,7 +313,7 @@ class SqliteStore:
         """Close the connections, the writer's last, then release the lock."""
         try:
             self._readers.shut()
-            self._close_checkpointer()
+            self._checkpointer.close()
             try:
                 self.check_files()
             except StorageFailed:  # replaced, or not to be seen
@@ -317,12 +324,6 @@ class SqliteStore:
         finally:
             if self._lock is not None:
                 self._lock.release()
-
-    def _close_checkpointer(self) -> None:
-        with self._beside:
-            if self._checkpointer is not None:
-                self._checkpointer.close(True)
-                self._checkpointer = None
 
     def _leave_log_alone(self) -> None:
         """The log under this connection may not be the file's any more: closing must not move its

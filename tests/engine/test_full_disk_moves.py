@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from mqlite_actor.engine.opening import open_engine
 from mqlite_actor.engine.outbox import UserTransaction
 from mqlite_actor.engine.outcomes import Answer, Done
 from mqlite_actor.storage.database import Transaction
+from mqlite_actor.storage.sqlite import SqliteStore
 from tests.engine.gate import Custom, bounded, completing
 from tests.storage.quota_vfs import SmallDisk, small_disk
 from tests.storage.writer import Writer, writing
@@ -84,6 +85,7 @@ def test_what_a_program_commits_can_be_moved_into_the_file(
     assert ran(writer, ("CREATE TABLE mine (id INTEGER PRIMARY KEY, body BLOB)", ()))
     assert ran(writer, (ADD, (rows(12),)))
     writer.store.truncate_log()
+    assert ran(writer, (ADD, (20,)))  # and some pages that are in the log alone
     change = (f"UPDATE mine SET body = randomblob({ROW}) WHERE id <= ?", (rows(anew),))
     is_done = ran(writer, change, (ADD, (rows(added),)))
     assert is_done or anew + 2 * added > 20, "there was room enough"
@@ -175,12 +177,91 @@ def test_a_log_that_kept_its_room_on_the_disk_is_cut_before_sends_are_refused(
 
 def test_a_checkpoint_beside_keeps_the_log_from_being_cut_and_no_longer(writer: Writer) -> None:
     writer.send("q", bytes(limits.MIB))
-    writer.store.room.is_near = True
-    with writer.store._beside:
+    with writer.store._checkpointer.lock:
         assert not cut_log(writer.store)
-        writer.store.room.is_near = True
-        assert writer.store.room.wants_cut, "that was no reader; it is tried with the next group"
     assert cut_log(writer.store)
+
+
+@contextmanager
+def looking(path: Path) -> Iterator[apsw.Connection]:
+    """Somebody who reads, and so keeps the log."""
+    with closing(apsw.Connection(str(path))) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM messages").fetchall()
+        yield reader
+
+
+@pytest.mark.promise("E158")
+def test_settlements_beside_a_look_end_while_the_log_can_still_be_moved(
+    writer: Writer, disk: SmallDisk, tmp_path: Path
+) -> None:
+    for _ in range(20):
+        writer.send("q", *[bytes(500)] * 50)
+    held = [message for _ in range(20) for message in writer.take("q", 50)]
+    writer.store.truncate_log()
+    disk.grow(disk.used() + 3 * limits.MIB - disk.size)
+    refused = 0
+    with looking(tmp_path / "mq.db"):
+        for message in held:
+            (outcome,) = writer.group(completing("q", message))
+            refused += isinstance(outcome, Error)
+            if refused == 5:
+                break
+    assert refused == 5, "the log took all that was left"
+    assert writer.store.truncate_log()
+    writer.clock.advance(3_600_000)
+    for command in (commands.Reap(), commands.PruneReceipts()):
+        writer.group(command)[0].unwrap()
+    while found := writer.take("q"):
+        writer.ask(completing("q", found[0]))
+
+
+@pytest.mark.promise("E158")
+def test_what_is_added_page_by_page_ends_while_it_can_still_be_moved(
+    writer: Writer, disk: SmallDisk, tmp_path: Path
+) -> None:
+    assert ran(writer, ("CREATE TABLE mine (id INTEGER PRIMARY KEY, body BLOB)", ()))
+    assert ran(writer, (ADD, (rows(2),)))
+    writer.store.truncate_log()
+    disk.grow(disk.used() + 4 * limits.MIB - disk.size)
+
+    def change(tx: Transaction, _request: object, _now_ms: int) -> None:
+        tx.run([(ADD, (1,))])
+
+    writer.table[Custom] = change
+    refused = 0
+    with looking(tmp_path / "mq.db"):
+        for _ in range(rows(4)):
+            (outcome,) = writer.group(Custom())
+            refused += isinstance(outcome, Error)
+            if refused == 5:
+                break
+    assert refused == 5
+    assert writer.store.truncate_log()
+    writer.store.reopen()
+    for message in writer.take("q", 50):
+        writer.ask(completing("q", message))
+
+
+def test_a_log_that_somebody_keeps_is_asked_for_now_and_then_while_there_is_plenty(
+    writer: Writer, disk: SmallDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.grow(200 * limits.MIB)
+    waits: list[bool] = []
+    truncate = type(writer.store).truncate_log
+
+    def noted(store: SqliteStore, **how: bool) -> bool:
+        waits.append(how.get("waits", False))
+        return truncate(store, **how)
+
+    assert ran(writer, ("CREATE TABLE mine (id INTEGER PRIMARY KEY, body BLOB)", ()))
+    monkeypatch.setattr(type(writer.store), "truncate_log", noted)
+    with looking(tmp_path / "mq.db"):
+        for _ in range(100):
+            assert ran(writer, (ADD, (70,)))
+    assert writer.store.log_pages > 7000
+    assert 1 <= len(waits) < 30
+    assert not any(waits)
 
 
 @pytest.mark.promise("E158")
