@@ -41,7 +41,8 @@ def kill_all() -> None:
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Send a signal to all in it; whether there was somebody, running or not collected."""
+    """Send a signal to all in it; whether anybody got it, running or not collected. What is
+    somebody else's, by `sudo` for instance, gets none."""
     if sys.platform == "win32":
         try:
             os.kill(group, number)
@@ -50,10 +51,8 @@ def signal_group(group: int, number: int) -> bool:
         return True
     try:
         os.killpg(group, number)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):
         return False
-    except PermissionError:
-        return True  # somebody else's, by `sudo` for instance
     return True
 
 
@@ -62,7 +61,18 @@ def is_over(group: int) -> bool:
     if sys.platform == "win32":
         return True  # there are no such groups
     # Two looks at the dead: whoever was begun during the first one is seen by the second.
-    return not signal_group(group, 0) or (_are_all_dead(group) and _are_all_dead(group))
+    return not _has_members(group) or (_are_all_dead(group) and _are_all_dead(group))
+
+
+def _has_members(group: int) -> bool:
+    """Whether anybody is in it, somebody else's too, running or not collected."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _are_all_dead(group: int) -> bool:

@@ -89,7 +89,7 @@ def test_a_group_of_somebody_else_counts_as_alive(monkeypatch: pytest.MonkeyPatc
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, process_group=0) as process:
         with monkeypatch.context() as patch:
             patch.setattr(os, "killpg", refuse)
-            assert process_groups.signal_group(process.pid, signal.SIGTERM)
+            assert not process_groups.signal_group(process.pid, signal.SIGTERM), "nothing was sent"
             assert not process_groups.is_over(process.pid)
         process.kill()
         process.wait()

@@ -125,3 +125,26 @@ def test_exit_0_of_a_shell_does_not_speak_for_a_worker_that_was_killed(
         )
     else:
         assert isinstance(outcome, Stopped)
+
+
+@pytest.mark.parametrize("limit_seconds", [0, 1000])
+def test_exit_0_counts_where_the_rest_is_somebody_elses_and_could_not_be_killed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, clock: Ahead, limit_seconds: int
+) -> None:
+    """As a command under `sudo`: it was let finish, since nobody could end it."""
+    killpg = os.killpg
+
+    def may_not_kill(group: int, number: int) -> None:
+        if number == signal.SIGKILL:
+            (scene.folder / "go").touch()
+            raise PermissionError(group, number)
+        killpg(group, number)
+
+    monkeypatch.setattr(os, "killpg", may_not_kill)
+    monkeypatch.setattr(running, "KILL_SECONDS", 0.0)
+    line = f"trap 'exit 0' TERM; ({scene.line('plain')}) & wait"
+    command, thread = scene.begin(line, limit_seconds=limit_seconds)
+    over_time(command, clock, limit_seconds)
+    thread.join(BOUND_SECONDS)
+    assert (scene.folder / "finished").exists()
+    assert scene.outcome == [Ended(0, "exit 0")]
