@@ -4,9 +4,10 @@ Used by `consuming`, from a thread for each message. Rules: a command gets a pro
 own, so that a Ctrl-C meant for us does not end it in the middle of its work, and so that ending it
 ends what it started; one that was ended, by us or by a signal of somebody else's, is over when its
 whole group is, not with its shell, which dies first: until then somebody works on the message; what
-it prints goes where ours goes; one that reads nothing of its input is no failure; exit 0 is a
-success, also of one that was asked to end: only it knows what it has done. If we had to kill what
-it left behind, it does not know.
+one that crashed leaves behind is ended, since nobody told it to finish, and it might never; what it
+prints goes where ours goes; one that reads nothing of its input is no failure; exit 0 is a success,
+also of one that was asked to end: only it knows what it has done. If we had to kill what it left
+behind, it does not know.
 """
 
 from __future__ import annotations
@@ -34,6 +35,14 @@ KILL_SECONDS = 5.0
 _LOOK_SECONDS = 0.01
 _LOOK_SECONDS_MAX = 0.25
 """Between two looks at a group, doubled each time: only its first process tells us of its end."""
+
+_SENT_TO_ALL = [
+    -getattr(signal, name)
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
+    if hasattr(signal, name)
+]
+"""The exit codes of the signals that supervisors and terminals send to a whole group, by which its
+members may finish what they have. By any other a command crashes, alone."""
 
 _NOT_STARTED = 126
 """What a shell says of a command that cannot be started."""
@@ -130,7 +139,7 @@ class Command:
         )
 
     def _watch(self, process: subprocess.Popen[bytes]) -> bool:
-        """Feed it and wait for its end; whether it was ended for its own limit."""
+        """Feed it and wait for its end; whether it ran until it was ended for its own limit."""
         feeder = threading.Thread(target=_feed, args=(process, self._message.body), daemon=True)
         reaper = threading.Thread(target=self._reap, args=(process,), daemon=True)
         try:
@@ -152,30 +161,35 @@ class Command:
             self._changed.notify_all()
 
     def _wait(self, process: subprocess.Popen[bytes]) -> bool:
-        """Until it has ended, or was ended; whether that was for its own limit."""
+        """Until it has ended, or was ended; whether it ran until then and that was for its own
+        limit."""
         limit = _CLOCK.monotonic() + self._limit if self._limit else None
         pause = _LOOK_SECONDS
         with self._changed:
-            while not _has_ended(process):
+            while not _has_ended(code := process.returncode, process.pid):
+                if code is not None and code not in _SENT_TO_ALL:
+                    self._end(process)
+                    return False
                 ends = [each for each in (limit, self._deadline) if each is not None]
                 left = min(ends) - _CLOCK.monotonic() if ends else None
                 if left is not None and left <= 0:
-                    return self._end(process, is_own_limit=min(ends) == limit)
-                if process.returncode is not None:  # from here on nobody tells us
+                    is_own_limit = min(ends) == limit
+                    self._is_stopped = not is_own_limit
+                    self._end(process)
+                    return is_own_limit and code is None
+                if code is not None:  # from here on nobody tells us
                     left = pause if left is None else min(pause, left)
                     pause = min(2 * pause, _LOOK_SECONDS_MAX)
                 self._changed.wait(left)
         return False
 
-    def _end(self, process: subprocess.Popen[bytes], *, is_own_limit: bool) -> bool:
-        """Ask it to end, and see to it; whether it was for its own limit. Returns when nobody of
-        its group is left, however long that takes: its message goes to the next one then."""
-        self._is_stopped = not is_own_limit
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """Ask it to end, and see to it. Returns when nobody of its group is left, however long that
+        takes: its message goes to the next one then."""
         signal_group(process.pid, signal.SIGTERM)
         if not self._is_over_within(process, KILL_SECONDS):
             self._is_killed = signal_group(process.pid, KILL)
             self._is_over_within(process, math.inf)
-        return is_own_limit
 
     def _is_over_within(self, process: subprocess.Popen[bytes], seconds: float) -> bool:
         """Whether nobody of its group is left, waiting so long for it; with `_changed` held."""
@@ -189,12 +203,12 @@ class Command:
         return True
 
 
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+def _has_ended(code: int | None, group: int) -> bool:
     """Whether its message may go on. A shell that ends by itself may leave behind what it likes;
     one that a signal ends did not choose to: whoever sent it, systemd for one, may have sent it to
-    the workers behind the shell too, and they may finish first what they have."""
-    code = process.returncode
-    return code is not None and (code >= 0 or is_over(process.pid))
+    the workers behind the shell too, and they may finish first what they have. Those of one that
+    crashed are ended."""
+    return code is not None and (code >= 0 or is_over(group))
 
 
 def _feed(process: subprocess.Popen[bytes], body: bytes) -> None:

@@ -17,7 +17,7 @@ from tests.services.test_cli_consuming import appears
 __all__ = ["scene"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_shell_that_somebody_else_ends_leaves_the_message_to_its_worker(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -80,16 +80,36 @@ def test_a_worker_whose_shell_somebody_else_ended_has_no_more_time_than_with_it(
     monkeypatch.setattr(running, "KILL_SECONDS", 0.0)
     command, thread = scene.begin(scene.line("plain"), limit_seconds=limit_seconds)
     group = os.getpgid(scene.pid("plain"))
-    os.kill(group, signal.SIGKILL)
+    os.kill(group, signal.SIGHUP)
     until(lambda: _is_collected(group))
     over_time(command, clock, limit_seconds)
     thread.join(BOUND_SECONDS)
     assert not scene.is_held()
     (outcome,) = scene.outcome
     if limit_seconds:
-        assert outcome == Ended(-signal.SIGKILL, "it took longer than 1000s")
+        assert outcome == Ended(-signal.SIGHUP, "ended by signal 1"), "before its limit"
     else:
         assert isinstance(outcome, Stopped)
+
+
+@pytest.mark.parametrize("kill_seconds", [0.0, BOUND_SECONDS])
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
+def test_what_a_crashed_command_leaves_behind_is_ended_and_does_not_hold_its_message(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, number: int, kill_seconds: float
+) -> None:
+    """Without a limit nothing else would end a helper that runs for ever."""
+    monkeypatch.setattr(running, "KILL_SECONDS", kill_seconds)
+    _, thread = scene.begin(scene.line("plain"))
+    os.kill(os.getpgid(scene.pid("plain")), number)
+    if kill_seconds:  # it may finish what it has
+        appears(scene.folder / "told")
+        assert thread.is_alive()
+        (scene.folder / "go").touch()
+    thread.join(BOUND_SECONDS)
+    assert not scene.is_held(), "nobody works on a message that goes on"
+    assert (scene.folder / "finished").exists() == bool(kill_seconds)
+    assert scene.outcome == [Ended(-number, f"ended by signal {number}")]
+    assert not process_groups._UNDER_WAY
 
 
 def _is_collected(process: int) -> bool:
