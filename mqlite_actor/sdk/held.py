@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -21,12 +22,12 @@ from anyio.lowlevel import current_token
 
 from mqlite_actor.clock import SystemClock
 from mqlite_actor.contract import ext, wire
-from mqlite_actor.contract.errors import Closed, InvalidArgument, OutcomeUnknown
+from mqlite_actor.contract.errors import Closed, InvalidArgument, OutcomeUnknown, Unavailable
 from mqlite_actor.sdk.blocking import SyncReceivedMessage, Twin
 from mqlite_actor.sdk.durations import Duration
 from mqlite_actor.sdk.handle import Handle
 from mqlite_actor.sdk.message import ReceivedMessage, settling
-from mqlite_actor.sdk.unbroken import to_an_end
+from mqlite_actor.sdk.unbroken import REPEAT_PAUSE_SECONDS, to_an_end
 
 _clock = SystemClock()
 
@@ -115,7 +116,8 @@ Before that it takes what it takes."""
 
 CUT = (asyncio.CancelledError, concurrent.futures.CancelledError)
 """How a thread learns that the task of asyncio which was to ask for it was cancelled before it had
-begun, as all tasks are at a program's end. The thread cannot be cancelled, so neither can this."""
+begun, as all tasks are at a program's end. The thread cannot be cancelled, so it asks again, within
+VERB_SECONDS."""
 
 
 class SyncHeldMessage(SyncReceivedMessage):
@@ -161,13 +163,22 @@ class SyncHeldMessage(SyncReceivedMessage):
     def _reach(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
         if self._is_here():
             raise InvalidArgument("a plain handler's message blocks; use it in a thread")
+        ends_at: float | None = None
         while True:
             try:
                 return anyio.from_thread.run(self._call, request, token=self._loop)
             except anyio.RunFinishedError:
                 raise Closed("the receiver's loop is over") from None
-            except CUT:
-                continue  # once it has begun it is not cut
+            except CUT:  # before it began: once it has it is not cut
+                if ends_at is None:
+                    ends_at = _clock.monotonic() + VERB_SECONDS
+                    continue
+            if _clock.monotonic() >= ends_at:
+                raise Unavailable(
+                    f"every task was cancelled for {VERB_SECONDS:g} s, before it could begin, so"
+                    " nothing was done; cancel them once, and let the receiver come to its end"
+                )
+            threading.Event().wait(REPEAT_PAUSE_SECONDS)
 
     async def _call(self, request: Any) -> Any:  # noqa: ANN401  # a request and its response
         """To its end, as the plain function around it: what cuts the task cannot cut either. But

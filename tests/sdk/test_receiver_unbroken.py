@@ -189,39 +189,6 @@ def test_the_verbs_of_a_plain_handler_are_not_cut_in_its_thread(times: int) -> N
     on_queue("asyncio", body)
 
 
-def test_a_verb_whose_task_is_cancelled_before_it_begins_is_asked_for_again() -> None:
-    async def body(q: mq.Embedded) -> None:
-        await q.send_one("q", "a")
-        cut: list[asyncio.Task[Any]] = []
-
-        def factory(
-            loop: asyncio.AbstractEventLoop,
-            work: Any,  # noqa: ANN401  # any coroutine
-            **options: Any,  # noqa: ANN401  # such as its name
-        ) -> asyncio.Task[Any]:
-            task = asyncio.Task(work, loop=loop, **options)
-            if is_handling.is_set() and len(cut) < 3:
-                task.cancel()
-                cut.append(task)
-            return task
-
-        is_handling = threading.Event()
-        receiver = q.receiver("q")
-
-        def handle(message: mq.SyncHeldMessage) -> None:
-            is_handling.set()
-            message.complete()
-            is_handling.clear()
-            anyio.from_thread.run_sync(receiver.stop)
-
-        asyncio.get_running_loop().set_task_factory(factory)
-        await receiver.run(handle)
-        assert len(cut) == 3
-        assert (await q.stats("q")).total == 0
-
-    on_queue("asyncio", body)
-
-
 @pytest.mark.parametrize("times", TIMES)
 def test_a_settlement_that_waits_for_the_writer_is_not_withdrawn(times: int) -> None:
     async def body(q: mq.Embedded) -> None:
