@@ -7,12 +7,14 @@ because no repetition makes it fit.
 
 from __future__ import annotations
 
+import concurrent.futures
 import inspect
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache, partial
+from types import CoroutineType
 from typing import Any, Final, Generic, TypeVar, Unpack
 
 import anyio
@@ -239,7 +241,8 @@ class _Coloured:
     come onto ours. So that is seen at its first message: what it returned is awaited on the loop,
     where every later message is handled. It is not called twice for one, since it may have worked
     before it returned; only a decorator's own function that missed the loop in its thread is called
-    again there, since nothing of what it wraps had begun.
+    again there, if nothing of what it wraps can have begun. If it may run elsewhere the message has
+    failed, and the next ones are handled on the loop.
     """
 
     __slots__ = ("_function", "_is_for_loop", "_kind", "_threads")
@@ -257,7 +260,6 @@ class _Coloured:
             call = partial(self._called_apart, EitherHeldMessage(message))
             answer = await in_thread(call, self._threads)
             if answer is MISSED:
-                self._is_for_loop = True
                 answer = self._called(message)
         if inspect.isawaitable(answer):
             self._is_for_loop = True
@@ -273,23 +275,41 @@ class _Coloured:
         except RuntimeError as error:
             if not _has_missed_the_loop(self._function, error):
                 raise
+            self._is_for_loop = True
+            if not _is_unbegun(self._function, error):
+                raise
             return MISSED
 
 
 def _has_missed_the_loop(function: Any, error: RuntimeError) -> bool:  # noqa: ANN401  # as above
-    """Whether a coroutine function is behind it, nothing of which had begun when a decorator failed
-    for want of the loop, as `asyncio.shield` and `asyncio.create_task` do in a thread."""
+    """Whether a coroutine function is behind it, and a decorator failed for want of the loop, as
+    `asyncio.shield` and `asyncio.create_task` do in a thread."""
     if not inspect.iscoroutinefunction(inspect.unwrap(function)):
         return False
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     if any(frame.f_code.co_flags & inspect.CO_COROUTINE for frame in frames):
         return False  # it ran in a loop of its own
-    if not str(error).startswith(LOOPLESS):
-        return False
-    for frame in frames:
+    return str(error).startswith(LOOPLESS)
+
+
+def _is_unbegun(function: Any, error: RuntimeError) -> bool:  # noqa: ANN401  # as above
+    """Whether nothing that the decorator held when it failed had begun, or was given to a loop or
+    a thread elsewhere, as `asyncio.run_coroutine_threadsafe` does. Closes it then."""
+    inner = inspect.unwrap(function)
+    code = getattr(getattr(inner, "__func__", inner), "__code__", None)  # a C function has none
+    found: list[CoroutineType[Any, Any, Any]] = []
+    for frame, _ in traceback.walk_tb(error.__traceback__):
         for each in frame.f_locals.values():
-            if inspect.iscoroutine(each):
-                each.close()  # else Python warns that nobody awaits it
+            if isinstance(each, concurrent.futures.Future):
+                return False
+            if isinstance(each, CoroutineType):
+                found.append(each)
+    for each in found:
+        is_own = code is None or each.cr_code is code
+        if not is_own or inspect.getcoroutinestate(each) != inspect.CORO_CREATED:
+            return False
+    for each in found:
+        each.close()  # else Python warns that nobody awaits it
     return True
 
 

@@ -15,6 +15,7 @@ import pytest
 import trio
 
 import mqlite_actor as mq
+from tests.sdk.loops import BOUND_SECONDS
 from tests.sdk.receiving_scene import Heard, Stopping, on_queue
 
 
@@ -100,6 +101,66 @@ def test_a_decorator_may_need_the_loop_before_it_returns(kind: str) -> None:
         assert heard.verdicts == [(1, None), (2, None), (3, None)]
 
     on_queue(kind.split(maxsplit=1)[0], body)
+
+
+def handed_over(work: Any, app: asyncio.AbstractEventLoop) -> Any:  # noqa: ANN401  # as above
+    return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, app))
+
+
+def handed_over_and_begun(
+    begun: threading.Event,
+    work: Any,  # noqa: ANN401  # as above
+    app: asyncio.AbstractEventLoop,
+) -> Any:  # noqa: ANN401  # as above
+    app.call_soon_threadsafe(app.create_task, work)
+    assert begun.wait(BOUND_SECONDS)
+    asyncio.get_running_loop()
+
+
+@pytest.mark.parametrize("is_future", [True, False])
+def test_what_a_decorator_began_in_a_loop_elsewhere_is_not_cut_and_not_begun_again(
+    *, is_future: bool
+) -> None:
+    async def body(q: mq.Embedded, app: asyncio.AbstractEventLoop) -> None:
+        await q.queue("q", int).send([0, 1])
+        heard = Heard()
+        receiver = q.queue("q", int).receiver(hooks=heard, on_failure=mq.reject())
+        begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+        seen: list[tuple[str, int]] = []
+
+        async def handle(value: int, _: mq.HeldMessage) -> None:
+            seen.append(("begun", value))
+            begun.set()
+            await asyncio.to_thread(may_end.wait, BOUND_SECONDS)
+            seen.append(("ended", value))
+            ended.set()
+
+        @functools.wraps(handle)
+        def outer(value: int, message: mq.HeldMessage) -> Any:  # noqa: ANN401  # a future, or none
+            if value == 1:
+                receiver.stop()
+                return None
+            if is_future:
+                return handed_over(handle(value, message), app)
+            return handed_over_and_begun(begun, handle(value, message), app)
+
+        await receiver.run(outer)
+        may_end.set()
+        assert await asyncio.to_thread(ended.wait, BOUND_SECONDS)
+        assert seen == [("begun", 0), ("ended", 0)]
+        (_, failed), second = heard.verdicts
+        assert isinstance(failed, mq.DeadLetter)
+        assert (failed.reason, second) == ("RuntimeError", (2, None))
+
+    app = asyncio.new_event_loop()
+    thread = threading.Thread(target=app.run_forever)
+    thread.start()
+    try:
+        on_queue("asyncio", partial(body, app=app))
+    finally:
+        app.call_soon_threadsafe(app.stop)
+        thread.join(BOUND_SECONDS)
+        app.close()
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no running event loop"), RuntimeError("other")])
