@@ -129,7 +129,7 @@ class Late(Handle):
 @both_loops
 def test_what_was_denied_because_it_is_settled_is_not_lost(backend: str) -> None:
     async def body(q: mq.Embedded) -> None:
-        await q.create_queue("short", lock_duration=0.1)
+        await q.create_queue("short", lock_duration=3)
         await q.send_one("short", "a")
         heard = Heard()
         receiver = Late(q).receiver("short", auto_renew=True, hooks=heard)
@@ -179,7 +179,7 @@ def test_what_is_settled_in_a_transaction_or_a_batch_is_not_lost(
     backend: str, settle: Callable[[mq.Embedded, mq.HeldMessage], Awaitable[None]]
 ) -> None:
     async def body(q: mq.Embedded) -> None:
-        await q.create_queue("short", lock_duration=0.1)
+        await q.create_queue("short", lock_duration=3)
         await q.send_one("short", "a")
         heard, denying = Heard(), Denying(q)
         receiver = denying.receiver(
