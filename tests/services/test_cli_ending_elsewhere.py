@@ -17,11 +17,8 @@ from tests.services.test_cli_consuming import appears
 __all__ = ["scene"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-def test_a_shell_that_somebody_else_ends_leaves_the_message_to_its_worker(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    """As systemd does, which sends SIGTERM to every process of a service at once."""
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Grows with each look at the group, of which the first comes when the shell's end is known."""
     looks: list[bool] = []
 
     def is_over(group: int) -> bool:
@@ -29,6 +26,15 @@ def test_a_shell_that_somebody_else_ends_leaves_the_message_to_its_worker(
         return looks[-1]
 
     monkeypatch.setattr(running, "is_over", is_over)
+    return looks
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_shell_that_somebody_else_ends_leaves_the_message_to_its_worker(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As systemd does, which sends SIGTERM to every process of a service at once."""
+    looks = looked(monkeypatch)
     command, thread = scene.begin(scene.line("plain"))
     command.end_within(BOUND_SECONDS)  # `consume` has heard it too
     group = os.getpgid(scene.pid("plain"))
@@ -37,7 +43,7 @@ def test_a_shell_that_somebody_else_ends_leaves_the_message_to_its_worker(
         appears(scene.folder / "told")
     else:
         os.kill(group, number)
-    until(lambda: len(looks) > 2)  # nobody looks before the shell has ended
+    until(lambda: len(looks) > 2)
     assert thread.is_alive()
     assert scene.is_held()
     (scene.folder / "go").touch()
@@ -78,10 +84,10 @@ def test_a_worker_whose_shell_somebody_else_ended_has_no_more_time_than_with_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, clock: Ahead, limit_seconds: int
 ) -> None:
     monkeypatch.setattr(running, "KILL_SECONDS", 0.0)
+    looks = looked(monkeypatch)
     command, thread = scene.begin(scene.line("plain"), limit_seconds=limit_seconds)
-    group = os.getpgid(scene.pid("plain"))
-    os.kill(group, signal.SIGHUP)
-    until(lambda: _is_collected(group))
+    os.kill(os.getpgid(scene.pid("plain")), signal.SIGHUP)
+    until(lambda: bool(looks))
     over_time(command, clock, limit_seconds)
     thread.join(BOUND_SECONDS)
     assert not scene.is_held()
@@ -110,14 +116,6 @@ def test_what_a_crashed_command_leaves_behind_is_ended_and_does_not_hold_its_mes
     assert (scene.folder / "finished").exists() == bool(kill_seconds)
     assert scene.outcome == [Ended(-number, f"ended by signal {number}")]
     assert not process_groups._UNDER_WAY
-
-
-def _is_collected(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 @pytest.mark.parametrize("limit_seconds", [0, 1000])
